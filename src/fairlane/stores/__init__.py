@@ -1,0 +1,1 @@
+"""The stores; each keeps its SQL in ``.sql`` files of its own."""

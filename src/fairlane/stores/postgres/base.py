@@ -1,0 +1,503 @@
+"""PostgreSQL's part of the ground: connections, transactions behind the gate, the inbox.
+
+A transaction that decides or steers holds the gate, a lock on a table that nobody writes. It takes the lock before its
+snapshot (``LOCK TABLE`` needs none), so everything it reads is as of one instant at which it had the gate: jobs, rules,
+and what the log says of them agree.
+
+Processes that hold no state in memory, and those that only store jobs, write what they do to the **inbox**, each in its
+own transaction and with its number. The next transaction that holds the state copies to the log what has become visible
+to it since the log's last row, whose snapshot is stored with it, and so gives it its place in the order of all. No row
+is lost between two such looks: each transaction is visible to all snapshots from some instant on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+
+from fairlane.clock import Clock
+from fairlane.errors import StoreError
+from fairlane.store import News, Presence
+from fairlane.stores._mirror import PLAIN, STATED, STORED, Mirror, encode
+from fairlane.stores.postgres.bells import Bells
+from fairlane.stores.postgres.connection import (
+    BUSY_MS,
+    IDLE_MS,
+    PLANS,
+    Address,
+    Statements,
+    connect,
+    lost,
+    raise_translated,
+    translated,
+)
+from fairlane.stores.postgres.fate import was_carried_out
+from fairlane.stores.postgres.life import LOST_S, Lives
+from fairlane.stores.tables.explaining import Follower
+from fairlane.stores.tables.ground import (
+    LANE_COUNTS,
+    LOG_INSERT,
+    LOG_PRUNE,
+    LOG_ROWS,
+    LOG_STORED,
+    PROBE,
+    RELOAD,
+    STORE_EVERY,
+    STORE_EVERY_BYTES,
+    Db,
+    Ground,
+    Replica,
+)
+
+INBOX_COPY: Final = "inbox_copy"
+INBOX_UNREAD: Final = "inbox_unread"
+INBOX_INSERT: Final = "inbox_insert"
+INBOX_PRUNE: Final = "inbox_prune"
+
+
+class Seen:
+    """What was visible to the transaction that wrote the log's last row; nothing, if there is no row yet."""
+
+    __slots__ = ("text", "values")
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+        _, before, running = ("0:0:" if text is None else text).split(":")
+        self.values: Mapping[str, Any] = {
+            "before": before,
+            "running": [] if not running else running.split(","),
+        }
+
+
+class Tail(Replica):
+    """A replica that knows of the inbox."""
+
+    _seen: Seen
+    _floor: int = 0
+    _of_another: bool = False
+
+    def _probe(self) -> tuple[int, int | None, int | None]:
+        """Return the log's last row, when the first lease lapses, when the first timer is due; once a transaction."""
+        if self._probed is None:
+            return self._found(self._x(PROBE).fetchone())
+        return self._probed
+
+    def _found(self, row: tuple[Any, ...]) -> tuple[int, int | None, int | None]:  # Any: the database's own types
+        last, lapse_ms, timer_ms, seen, self._floor, self._of_another = row
+        self._seen = Seen(seen)
+        self._probed = (last or 0, lapse_ms, timer_ms)
+        return self._probed
+
+    def _unread(self, db: Db) -> list[str]:
+        """Return the events of what no row of the log contains yet."""
+        seen = Seen(db.execute(PROBE).fetchone()[3])
+        return [body for (body,) in db.execute(INBOX_UNREAD, seen.values).fetchall()]
+
+
+class PostgresFollower(Tail, Follower):
+    """Follows the state on a connection that only reads; what the log does not contain yet is loaded each time."""
+
+    _beyond = False
+
+    def _rows_after(self, db: Db, version: int) -> list[tuple[int, int, str]]:
+        """Return number, kind and body of what was logged after a row, then of what will be."""
+        rows = super()._rows_after(db, version)
+        unread = self._unread(db)
+        self._beyond = bool(unread)
+        last = rows[-1][0] if rows else version
+        return rows + [(last + place, PLAIN, body) for place, body in enumerate(unread, 1)]
+
+    def _catch_up(self) -> None:
+        """Replay what was logged since; what was beyond the log has its place there now, or others do."""
+        if self._beyond or self._unread(self._db):
+            self._mirror = None
+        super()._catch_up()
+
+
+class Transaction:
+    """A write transaction, as a context."""
+
+    __slots__ = ("_light", "_store")
+
+    def __init__(self, store: Base, *, light: bool) -> None:
+        self._store = store
+        self._light = light
+
+    def __enter__(self) -> None:
+        """Begin."""
+        if self._light:
+            self._store.begin_light()
+        else:
+            self._store.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        """Commit, or roll back when something was raised."""
+        if error is None:
+            self._store.commit()
+            return
+        self._store.rollback()
+        raise_translated(error, "change the store", only_ours=True)
+
+
+class Base(Tail, Ground):
+    """Connections and transactions. One thread writes; others may read under the reading lock."""
+
+    def __init__(self, url: str, address: Address, clock: Clock) -> None:
+        super().__init__(url)
+        self.address = address
+        self._clock = clock
+        self._closed = False
+        self._copied = False
+        self._light = False
+        self._aside: Mirror | None = None  # the state in memory, while a light transaction is open
+        self._bounded = False
+        self._least_fence = 0
+        self._deadline_ms: int | None = None  # the first end of a lease that this transaction gave
+        self._pruned, self._inbox_pruned = 0, "0"  # up to where the log and the inbox were pruned
+        self._mark: Sequence[str] = ()  # what the fate of the transaction is asked by
+        self._number = 0  # one that was drawn at the beginning of a light transaction
+        self._last = 0  # the log's last row, in this transaction
+        self._reading_lock = threading.RLock()
+        self._raw = connect(address)
+        self._own = Statements(self._raw, address.schema)
+        self._db = self._own
+        self._reader: Statements | None = None
+        self._lives = Lives(address)
+        self._bells = Bells(address)
+        self._back: list[str] = []  # workers that this transaction puts on record again
+        self._begin = (
+            b"BEGIN ISOLATION LEVEL REPEATABLE READ",
+            *(self._pooled_settings() if address.pooled else ()),  # else the connection has them
+            self._own.text("gate_lock"),
+        )
+
+    # ------------------------------------------------------------------ reading
+
+    @contextmanager
+    def reading(self, doing: str) -> Generator[Statements]:
+        """Give the connection to read from: our own transaction's when we are inside one."""
+        if self.inside():
+            with translated(doing):
+                yield self._own
+            return
+        with self._reading_lock, translated(doing):
+            yield self._reading_connection()
+
+    def _reading_connection(self) -> Statements:
+        if self._closed:
+            raise StoreError("the store is closed")
+        if self._reader is None or self._reader.raw.closed:
+            self._reader = Statements(connect(self.address), self.address.schema)
+        return self._reader
+
+    @contextmanager
+    def beside(self, doing: str) -> Generator[Statements]:
+        """Give the connection to read from, also inside a transaction: what is done there stays done."""
+        with self._reading_lock, translated(doing):
+            yield self._reading_connection()
+
+    @contextmanager
+    def snapshot(self, doing: str) -> Generator[Statements]:
+        """Give the connection to read from, with everything as of one instant."""
+        with self.reading(doing) as db:
+            if self.inside() or db.raw.info.transaction_status:
+                yield db
+                return
+            db.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                yield db
+            finally:
+                if not db.raw.closed:
+                    db.raw.execute("ROLLBACK")
+
+    # ------------------------------------------------------------------ transactions
+
+    @property
+    def lights(self) -> bool:
+        """Whether light transactions are of use: not while a bound on waiting jobs must be kept."""
+        return not self._bounded
+
+    def transaction(self, *, light: bool = False) -> Transaction:
+        """Open a write transaction; see the protocol."""
+        return Transaction(self, light=light)
+
+    def begin_light(self) -> None:
+        """Begin a transaction that waits for no other; the state in memory is out of its reach."""
+        try:
+            self._open()
+            with self._raw.pipeline():
+                for statement in (b"BEGIN", *(self._pooled_settings() if self.address.pooled else ())):
+                    self._raw.execute(statement)
+                look = self._x("light_look")
+            self._writer_thread = threading.get_ident()
+            self._fresh_look()
+            self._bounded, self._clock_ms, self._number, *self._mark = look.fetchone()
+            self._copied = False
+            self._light = True
+            self._aside, self._mirror = self._mirror, None
+        except BaseException as error:  # noqa: BLE001 - raised again
+            self.rollback()
+            raise_translated(error, "begin a transaction")
+
+    def _open(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed")
+        if self._raw.closed:
+            self._connect_again()
+
+    def begin(self) -> None:
+        """Take the gate, and catch up with the log."""
+        try:
+            self._open()
+            with self._raw.pipeline():
+                for statement in self._begin:
+                    self._raw.execute(statement)
+                probe, awake = self._x(PROBE), self._x("awake")
+            self._writer_thread = threading.get_ident()
+            self._fresh_look()
+            self._copied = False
+            self._deadline_ms = None
+            self._found(probe.fetchone())
+            if self._of_another:
+                self._rebuild()
+            crashed, self._least_fence, *self._mark = awake.fetchone()
+            if crashed:
+                (self._least_fence,) = self._x("awake_again").fetchone()
+            if self._mirror is not None:
+                self._catch_up()
+        except BaseException as error:  # noqa: BLE001 - raised again
+            self.rollback()
+            raise_translated(error, "begin a transaction")
+
+    @staticmethod
+    def _pooled_settings() -> tuple[bytes, ...]:
+        """Return what gives a transaction behind a pooler the settings that our own connections have."""
+        settings = {"lock_timeout": BUSY_MS, "idle_in_transaction_session_timeout": IDLE_MS, **PLANS}
+        return tuple(f"SET LOCAL {name} = {value}".encode() for name, value in settings.items())
+
+    def _rebuild(self) -> None:
+        """Begin the log anew: its rows come from another server, whose numbers of transactions mean nothing here."""
+        for name in ("rebuild_lanes", "rebuild_log", "rebuild_inbox"):
+            self._x(name)
+        last, lapse_ms, timer_ms = self._probe()
+        body = encode([("c",)]).decode()
+        self._x(LOG_INSERT, (last + 1, PLAIN, len(body), body, [], 0))
+        self._mirror = None
+        self._last = last + 1
+        self._probed = (self._last, lapse_ms, timer_ms)
+        self._copied = True
+
+    def _connect_again(self) -> None:
+        self._raw = connect(self.address)
+        self._own = Statements(self._raw, self.address.schema)
+        self._db = self._own
+
+    def commit(self) -> None:
+        """Write what was collected and commit."""
+        try:
+            with self._raw.pipeline():
+                self._flush()
+                self._raw.execute(b"COMMIT")
+        except BaseException as error:  # noqa: BLE001 - raised again
+            carried_out = False
+            try:
+                if lost(error):
+                    self._raw.close()  # psycopg may not know it yet
+                    carried_out = was_carried_out(self.address, self._mark, error)
+            except BaseException:
+                self.rollback()
+                raise
+            if not carried_out:
+                self.rollback()
+                raise_translated(error, "commit")
+        self._writer_thread = None
+        self._light_over()
+        for worker in self._back:
+            self._lives.clear(worker)
+        self._back.clear()
+        self._keep_news()
+
+    def rollback(self) -> None:
+        """Go back to before the transaction, in memory too."""
+        self._writer_thread = None
+        self._back.clear()
+        if self._light:  # what is in memory is as it was: lanes that it made are there for all
+            self._drop_work()
+            self._light_over()
+        else:
+            self._drop_all()
+        if self._raw.closed:
+            return
+        try:
+            if self._raw.info.transaction_status:
+                self._raw.execute("ROLLBACK")
+        except psycopg.Error:
+            self._raw.close()
+
+    def _light_over(self) -> None:
+        """Have the state in memory again after a light transaction."""
+        if self._light:
+            self._light = False
+            self._number = 0
+            self._mirror, self._aside = self._aside, None
+
+    # ------------------------------------------------------------------ the inbox
+
+    def _catch_up(self) -> None:
+        """Replay what other processes have logged, then give what has come in since its place in the log."""
+        super()._catch_up()
+        if self._mirror is not None:
+            self._copy()
+
+    def _copy(self) -> None:
+        """Copy to the log what has become visible of the inbox; once a transaction."""
+        if self._copied:
+            return
+        self._copied = True
+        self._last, lapse_ms, timer_ms = self._probe()
+        values = {"version": self._last, "floor": self._floor, **self._seen.values}
+        for version, body in self._x(INBOX_COPY, values).fetchall():
+            self._last = version
+            if self._mirror is None:
+                continue
+            if body.startswith(RELOAD):
+                self._mirror = None
+            else:
+                self._mirror.replay(version, PLAIN, body)
+        self._probed = (self._last, lapse_ms, timer_ms)
+
+    def _live(self) -> Any:
+        """Return the mirror, loaded when this process has not claimed before."""
+        if self._mirror is None:
+            self._copy()
+        return super()._live()
+
+    def _flush(self) -> None:
+        """Write the log row; now and then store what the rows say. Without the state, leave it in the inbox."""
+        mirror = self._mirror
+        if mirror is None:
+            counts, events, self._events = self._moved_counts(), self._events, []
+            if counts or events:
+                self._x(INBOX_INSERT, (counts, encode(events).decode()))
+            return
+        changes, counts = mirror.changes(), self._moved_counts()
+        if not self._events and not changes and not counts:
+            return
+        body = encode(self._events + changes)
+        self._events = []
+        self._rows_written += 1
+        self._bytes_written += len(body)
+        storing = self._rows_written >= STORE_EVERY or self._bytes_written >= STORE_EVERY_BYTES
+        stored: int = 0
+        if storing:
+            self._rows_written = self._bytes_written = 0
+            stored = self._x(LOG_STORED).fetchone()[0] or 0
+            self._store_state(mirror)
+        mirror.version = self._last = self._last + 1
+        kind = STORED if storing else STATED
+        self._x(LOG_INSERT, (self._last, kind, len(body), body.decode(), counts, self._next_floor()))
+        if storing:
+            self._x(LANE_COUNTS, {"stored": stored, "last": self._last})
+            self._prune(stored)
+
+    def _next_floor(self) -> int:
+        """Return an instant that no lease ends before: heartbeats and ends only move them up."""
+        instants = [at_ms for at_ms in (self._probe()[1], self._deadline_ms) if at_ms is not None]
+        return min(instants, default=self._floor)
+
+    def _prune(self, stored: int) -> None:
+        """Drop rows of the log and the inbox that nobody needs any more."""
+        below = min(stored, self._last - LOG_ROWS)
+        if below > self._pruned:
+            self._x(LOG_PRUNE, {"above": self._pruned, "below": below})
+            self._pruned = below - 1
+        if self._seen.text is not None:
+            self._x(INBOX_PRUNE, {"above": self._inbox_pruned, "snap": self._seen.text})
+            self._inbox_pruned = self._seen.text.partition(":")[0]
+
+    def _moved_counts(self) -> list[int]:
+        """Return lanes and by how much their counts change, one behind the other, and forget it."""
+        counts = [number for lane, moved in self._counts.items() if any(moved) for number in (lane, *moved)]
+        self._counts.clear()
+        return counts
+
+    def _write_counts(self) -> None:
+        """Leave what was counted so far in the inbox, where this transaction's own questions find it."""
+        counts = self._moved_counts()
+        if counts:
+            self._x(INBOX_INSERT, (counts, "[]"))
+
+    def _is_latest(self, db: Db) -> bool:
+        """Return whether the mirror contains everything."""
+        return super()._is_latest(db) and not self._unread(db)
+
+    def _rows_after(self, db: Db, version: int) -> list[tuple[int, int, str]]:
+        """Return number, kind and body of what was logged after a row; for readers, also of what will be."""
+        rows = super()._rows_after(db, version)
+        if self.inside() and (self._copied or self._mirror is not None):  # then it is copied, or is about to be
+            return rows
+        last = rows[-1][0] if rows else version
+        return rows + [(last + place, PLAIN, body) for place, body in enumerate(self._unread(db), 1)]
+
+    def numbers(self, count: int) -> Sequence[int]:
+        """Draw numbers for new jobs, in order."""
+        if count == 1 and self._number:
+            number, self._number = self._number, 0
+            return [number]
+        return sorted(number for (number,) in self._x("numbers", (count,)))
+
+    # ------------------------------------------------------------------ others
+
+    def presence(self, worker: str) -> Presence:
+        """Give a sign of life for a worker of this process."""
+        return self._lives.begin(worker)
+
+    def alive(self, workers: Collection[str]) -> Collection[str]:
+        """Return the workers that gave a sign of life lately; all of them while that cannot be judged."""
+        if not self._lives.steady():
+            return workers
+        with self.reading("look who is alive") as db:
+            found = {worker for (worker,) in db.execute("lives_get", {"most_s": LOST_S}).fetchall()}
+        return found.intersection(workers)
+
+    def announce(self, news: Collection[News]) -> None:
+        """Tell other processes."""
+        self._bells.ring(self._raw, news)
+
+    def listen(self, heard: Callable[[frozenset[News]], None]) -> Callable[[], None]:
+        """Call ``heard`` from a thread of its own when another process announces something."""
+        return self._bells.listen(heard)
+
+    def damage(self, db: Db) -> list[str]:
+        """Return what PostgreSQL finds wrong; it looks by itself."""
+        return []
+
+    def facts(self) -> Mapping[str, Any]:  # Any: for people to read
+        """Return facts about the database for ``doctor``."""
+        with self.reading("read facts") as db:
+            info = db.raw.info
+            return {
+                "postgres": info.server_version // 10_000,
+                "host": info.host,
+                "database": info.dbname,
+                "schema": self.address.schema,
+                "pooled": self.address.pooled,
+            }
+
+    def close(self) -> None:
+        """Close everything; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._lives.close()
+        self._bells.close()
+        with contextlib.suppress(psycopg.Error):
+            self._raw.close()
+        with self._reading_lock:
+            if self._reader is not None:
+                self._reader.raw.close()

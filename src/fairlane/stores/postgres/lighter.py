@@ -1,0 +1,154 @@
+"""What light transactions may do: store plain jobs, end claims with success, renew leases, save progress.
+
+They do not take the gate, so they wait for nobody and nobody waits for them: what they did is in the inbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from fairlane.clock import Clock
+from fairlane.domain.intake import plain
+from fairlane.domain.jobs import Claim, Enqueued, NewJob, Settlement, WorkerRecord
+from fairlane.domain.lanes import Ask, LaneKey
+from fairlane.errors import ConfigError, StoreBusy
+from fairlane.store import NeedsGate, RuleKind
+from fairlane.stores.postgres.base import Base
+from fairlane.stores.postgres.connection import Address
+from fairlane.stores.tables.ground import LANE_BY_KEY
+from fairlane.stores.tables.running import COMPLETED, Running
+
+COMPLETE_ALL: Final = "complete_all"
+CLOCK_LAG_MS: Final = 1_000
+LANE_MS: Final = 100
+"""How long a light transaction waits for a lane that another one makes."""
+
+
+class Lighter(Running, Base):
+    """The calls that a light transaction allows, and how they differ in it."""
+
+    def __init__(self, url: str, address: Address, clock: Clock) -> None:
+        super().__init__(url, address, clock)
+        self._records: dict[str, WorkerRecord] = {}
+
+    def enqueue(self, jobs: Sequence[NewJob], now_ms: int) -> list[Enqueued]:
+        """Store jobs; see the protocol."""
+        if self._light and not plain(jobs):
+            raise NeedsGate("jobs with a dedup key, express jobs and jobs behind others need the gate")
+        return super().enqueue(jobs, now_ms)
+
+    def register(self, worker: WorkerRecord, now_ms: int) -> None:
+        """Record a worker; see the protocol."""
+        super().register(worker, now_ms)
+        self._records[worker.id] = worker
+
+    def claim(self, ask: Ask, *, worker: str, lease_ms: int, now_ms: int) -> list[Claim]:
+        """Start jobs; see the protocol.
+
+        A worker that was cut off is put on record again before: others took it for dead, or may until it gives its next
+        sign of life, and would take back what it claims.
+        """
+        if self._lives.doubtful(worker):
+            self._x("life_put", {"worker": worker})
+            record = self._records.get(worker)
+            if record is not None:
+                with contextlib.suppress(ConfigError):  # a queue of its has gone to another pool meanwhile
+                    self.register(record, now_ms)
+            self._back.append(worker)
+        return super().claim(ask, worker=worker, lease_ms=lease_ms, now_ms=now_ms)
+
+    def _bounds(self) -> list[tuple[RuleKind, str]]:
+        """Return the rules that bound how many jobs wait, and remember whether there are any."""
+        if not self._light:
+            bounds = super()._bounds()
+            self._bounded = bool(bounds)
+            return bounds
+        if self._bounded:
+            raise NeedsGate("a bound on waiting jobs is kept behind the gate")
+        return []
+
+    def _arrival_clock(self, now_ms: int) -> int:
+        """Return the instant that arrivals count from.
+
+        Were every transaction to move it, each would wait for the one before. A light one moves it beside, and only
+        when it lags: so arrivals go back by that much at most, where a caller's clock differs from the database's.
+        """
+        if not self._light:
+            return super()._arrival_clock(now_ms)
+        if now_ms - self._clock_ms >= CLOCK_LAG_MS:
+            with self.beside("move the clock of arrivals") as db:
+                row = db.execute("clock_ahead", {"now_ms": now_ms}).fetchone()
+            self._clock_ms = self._clock_ms if row is None else row[0]
+        return max(self._clock_ms, now_ms)
+
+    def lane_id(self, key: LaneKey) -> int:
+        """Return the number of a lane, made when it is new.
+
+        A light transaction makes it beside, at once and for all: two that wait for each other's new lanes would do so
+        as long as their callers' own transactions last.
+        """
+        if self._light and key not in self._lane_ids and self._x(LANE_BY_KEY, key).fetchone() is None:
+            self._make_lane(key)
+        return super().lane_id(key)
+
+    def _make_lane(self, key: LaneKey) -> None:
+        """Make a lane beside; whoever makes the same just now may wait for a claim that this transaction has ended."""
+        try:
+            with self.beside("make a lane") as db, db.raw.transaction():
+                db.raw.execute(b"SET LOCAL lock_timeout = %d" % LANE_MS)
+                db.execute("lane_make", key)
+        except StoreBusy as error:
+            raise NeedsGate("another transaction makes the same lane just now") from error
+
+    def _tell_followers(self, now_ms: int) -> None:
+        """Tell jobs behind those that have ended; behind the gate."""
+        if self._light:
+            raise NeedsGate("jobs wait for the end of one that has ended")
+        super()._tell_followers(now_ms)
+
+    def _check_waiting(self, what: str, sql: str, name: str, adding: int, most: int) -> None:
+        """Refuse what a bound on waiting jobs has no room for, counting what stands in the inbox."""
+        self._copy()
+        super()._check_waiting(what, sql, name, adding, most)
+
+    def settle(self, settlements: Sequence[Settlement], now_ms: int) -> list[bool]:
+        """End claims, those that succeeded together; see the protocol."""
+        answers: list[bool] = []
+        done: list[Settlement] = []
+        for item in settlements:
+            if item.kind == "completed":
+                done.append(item)
+                continue
+            if self._light:
+                raise NeedsGate("only completed claims end without the gate")
+            answers += self._complete_all(done, now_ms)
+            done.clear()
+            answers.append(self._end(item, now_ms))
+        return answers + self._complete_all(done, now_ms)
+
+    def _complete_all(self, items: Sequence[Settlement], now_ms: int) -> list[bool]:
+        """End claims with success; of several for one claim, the first wins."""
+        if len(items) < 2:  # noqa: PLR2004 - one is cheaper alone
+            return [self._complete(item, now_ms) for item in items]
+        first = {item.seq: place for place, item in reversed(list(enumerate(items)))}
+        chosen = [items[place] for _, place in sorted(first.items())]  # rows are locked in the order of their numbers
+        values = (
+            now_ms,
+            [item.seq for item in chosen],
+            [item.fence for item in chosen],
+            [item.result for item in chosen],
+        )
+        ended = {seq: row for seq, *row in self._x(COMPLETE_ALL, values).fetchall()}
+        answers: list[bool] = []
+        for place, item in enumerate(items):
+            row = ended.get(item.seq) if first[item.seq] == place else None
+            answers.append(row is not None)
+            if row is None:
+                continue
+            lane, arrival_ms, number, rule, expected_us, divided_by, followed = row
+            start = (lane, arrival_ms, item.seq, number, rule, expected_us, divided_by)
+            self._finished(start, item.run_us, in_mean=True, units_us=item.units_us)
+            self._ended(item.seq, COMPLETED, followed, now_ms)
+        return answers

@@ -1,0 +1,3 @@
+-- Let a job wait for another.
+-- In order: parent, child, marks (see the table).
+INSERT INTO fairlane.edge VALUES (%s, %s, %s)

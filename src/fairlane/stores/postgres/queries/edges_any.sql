@@ -1,0 +1,2 @@
+-- Whether any job waits for another.
+SELECT EXISTS (SELECT 1 FROM fairlane.edge)

@@ -1,0 +1,4 @@
+-- A waiting job has expired.
+-- :seq its number, :now_ms the instant. Returns its ties: 1 when jobs wait for it, and 2 when it waits for others.
+UPDATE fairlane.job SET state = 5, timer_ms = NULL, finished_at_ms = %(now_ms)s, reason = 'expired' WHERE seq = %(seq)s AND state <= 1
+RETURNING followed + 2 * (behind > 0)::integer

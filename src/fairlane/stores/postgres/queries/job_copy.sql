@@ -1,0 +1,6 @@
+-- Store jobs, many at once. Columns as in job_insert.
+COPY fairlane.job (
+    seq, id, lane, state, arrival_ms, express, timer_ms, enqueued_at_ms, scheduled_at_ms, available_at_ms,
+    finished_at_ms, expires_at_ms, dedup, dedup_ttl_ms, successor, behind, on_failure, bundle, reason, tags, trace, args,
+    by_wall
+) FROM STDIN

@@ -1,0 +1,3 @@
+-- The lane with a number.
+-- :lane its number. No row: there is no such lane.
+SELECT queue, task, tenant, tier FROM fairlane.lane WHERE id = %(lane)s

@@ -1,0 +1,2 @@
+-- The workers that gave a sign of life lately. :most_s for how many seconds one holds.
+SELECT worker FROM fairlane.life WHERE seen_at > clock_timestamp() - make_interval(secs => %(most_s)s)

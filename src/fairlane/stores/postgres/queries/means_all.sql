@@ -1,0 +1,2 @@
+-- The expected run times.
+SELECT queue, task, tenant, runs, total_us FROM fairlane.mean

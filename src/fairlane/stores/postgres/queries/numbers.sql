@@ -1,0 +1,3 @@
+-- Draw numbers for new jobs.
+-- In order: how many.
+SELECT nextval('fairlane.job_seq') FROM generate_series(1, %s)

@@ -1,0 +1,3 @@
+-- Workers that run jobs and are not on record; those that are alive all the same hide no others.
+SELECT DISTINCT worker FROM fairlane.job
+WHERE state = 2 AND worker <> '' AND worker NOT IN (SELECT id FROM fairlane.worker)

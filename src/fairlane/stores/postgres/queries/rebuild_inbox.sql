@@ -1,0 +1,2 @@
+-- Forget the inbox.
+DELETE FROM fairlane.inbox

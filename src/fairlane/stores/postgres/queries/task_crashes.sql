@@ -1,0 +1,3 @@
+-- How many crashes a task's jobs survive. No row: the code has not declared it.
+-- :task its name.
+SELECT max_crashes FROM fairlane.task WHERE name = %(task)s

@@ -1,0 +1,6 @@
+-- Store a tenant's turn.
+-- In order: pool, tenant, virtual, activation, last_ms, able, seen.
+INSERT INTO fairlane.turn VALUES (%s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (pool, tenant) DO UPDATE SET
+    virtual = excluded.virtual, activation = excluded.activation, last_ms = excluded.last_ms,
+    able = excluded.able, seen = excluded.seen

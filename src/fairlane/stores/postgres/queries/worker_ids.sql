@@ -1,0 +1,2 @@
+-- The workers on record.
+SELECT id FROM fairlane.worker

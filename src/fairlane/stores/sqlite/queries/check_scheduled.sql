@@ -1,0 +1,4 @@
+-- Lanes whose count of scheduled jobs is not that of their rows: number, count, rows.
+SELECT lane.id, lane.scheduled, count(job.seq) AS found
+FROM lane LEFT JOIN job ON job.lane = lane.id AND job.state = 0
+GROUP BY lane.id HAVING lane.scheduled <> found

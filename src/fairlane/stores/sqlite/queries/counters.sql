@@ -1,0 +1,2 @@
+-- The counters.
+SELECT name, value FROM counter

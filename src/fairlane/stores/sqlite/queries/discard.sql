@@ -1,0 +1,3 @@
+-- Delete a dead job.
+-- :seq.
+DELETE FROM job WHERE seq = :seq AND state = 4

@@ -1,0 +1,4 @@
+-- Store what a rate or a handler's wait has used up.
+-- In order: kind, name, tat, held_until_ms.
+INSERT INTO gate VALUES (?, ?, ?, ?)
+ON CONFLICT (kind, name) DO UPDATE SET tat = excluded.tat, held_until_ms = excluded.held_until_ms

@@ -1,0 +1,5 @@
+-- The live jobs of a dedup key: the one that holds it, then the one that waits to.
+-- :dedup queue and key. No row: the key is free.
+SELECT id, seq, state, phase, successor FROM job
+WHERE dedup = :dedup AND dedup IS NOT NULL AND state <= 2
+ORDER BY successor

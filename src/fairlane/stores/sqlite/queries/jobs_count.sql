@@ -1,0 +1,2 @@
+-- How many jobs there are.
+SELECT count(*) FROM job

@@ -1,0 +1,15 @@
+-- Jobs that a filter means, newest first.
+-- Parameters of part_meant and part_filter; :scan how many jobs to look at and :most how many to return at most.
+SELECT
+    job.seq, job.id, lane.task, lane.queue, lane.tenant, lane.tier, job.state, job.phase, job.args, job.arrival_ms,
+    job.express, job.fence, job.failures, job.crashes, job.checks, job.preemptions, job.worker, job.rule,
+    job.enqueued_at_ms, job.scheduled_at_ms, job.available_at_ms, job.started_at_ms, job.finished_at_ms,
+    job.expires_at_ms, job.timer_ms, job.dedup, job.progress, job.checkpoint, job.result, job.reason, job.errors,
+    job.tags, job.trace, job.reference, job.behind, job.on_failure, job.successor, job.bundle, job.handed
+FROM (
+    %% part_meant
+    ORDER BY seq DESC LIMIT :scan
+) AS meant CROSS JOIN job ON job.seq = meant.seq CROSS JOIN lane ON lane.id = job.lane
+WHERE
+    %% part_filter
+LIMIT :most

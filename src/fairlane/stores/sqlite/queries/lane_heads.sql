@@ -1,0 +1,5 @@
+-- The first available jobs of a lane behind a place, in order.
+-- :lane its number, :arrival_ms and :seq the place, :most how many at most. Fewer rows: the lane ends there.
+SELECT arrival_ms, seq FROM job INDEXED BY job_head
+WHERE lane = :lane AND state = 1 AND express IS NULL AND (arrival_ms, seq) > (:arrival_ms, :seq)
+ORDER BY arrival_ms, seq LIMIT :most

@@ -1,0 +1,2 @@
+-- Forget all lanes; others are put in their place.
+DELETE FROM lane

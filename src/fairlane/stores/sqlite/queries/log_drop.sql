@@ -1,0 +1,2 @@
+-- Forget the log: the tables say it all.
+DELETE FROM log

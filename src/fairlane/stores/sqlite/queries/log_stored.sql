@@ -1,0 +1,2 @@
+-- The last row of the log that turns, pools, means and gates are stored as of; null when none are.
+SELECT max(id) FROM log INDEXED BY log_stored WHERE kind = 2

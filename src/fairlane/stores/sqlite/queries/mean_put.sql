@@ -1,0 +1,4 @@
+-- Store an expected run time.
+-- In order: queue, task, tenant, runs, total_us.
+INSERT INTO mean VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (queue, task, tenant) DO UPDATE SET runs = excluded.runs, total_us = excluded.total_us

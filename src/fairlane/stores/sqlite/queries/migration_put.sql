@@ -1,0 +1,3 @@
+-- Record a migration.
+-- :number, :name, :checksum, :now_ms.
+INSERT INTO migration VALUES (:number, :name, :checksum, :now_ms)

@@ -1,0 +1,5 @@
+-- An operation.
+-- :id. No row: there is none.
+SELECT
+    id, body, state, total, more, done, refused, refusals, place, last, due_at_ms, by, reason, created_at_ms, ended_at_ms
+FROM operation WHERE id = :id

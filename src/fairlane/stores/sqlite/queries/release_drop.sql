@@ -1,0 +1,3 @@
+-- All followers have been told.
+-- :parent, :upto the row.
+DELETE FROM release WHERE parent = :parent AND upto = :upto

@@ -1,0 +1,2 @@
+-- Every rule that is set.
+SELECT kind, name, body FROM rule

@@ -1,0 +1,4 @@
+-- A scheduled job becomes available before its time.
+-- :seq, :now_ms the instant.
+UPDATE job SET state = 1, timer_ms = iif(phase = 1, NULL, expires_at_ms), available_at_ms = :now_ms
+WHERE seq = :seq AND state = 0

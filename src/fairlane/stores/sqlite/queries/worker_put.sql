@@ -1,0 +1,7 @@
+-- Record a worker.
+-- :id, :pool, :queues and :tasks as JSON or null (all), :slots, :host, :pid, :now_ms when it started, :queue_slots as
+-- JSON in the order of :queues, or null (no bound within :slots).
+INSERT INTO worker VALUES (:id, :pool, :queues, :tasks, :slots, :host, :pid, :now_ms, :queue_slots)
+ON CONFLICT (id) DO UPDATE SET
+    pool = excluded.pool, queues = excluded.queues, tasks = excluded.tasks, slots = excluded.slots,
+    queue_slots = excluded.queue_slots

@@ -1,0 +1,1 @@
+"""What stores over tables share: everything but the database's own ways. See ``ground``."""

@@ -1,0 +1,47 @@
+"""What all tests share: how hard hypothesis looks, and the markers."""
+
+import pytest
+from hypothesis import settings
+
+# A seed that failed is printed, so that the same example runs elsewhere. No deadline: a busy machine is no failure,
+# and pytest-timeout ends what hangs. `--hypothesis-profile=nightly` picks the thorough one.
+settings.register_profile("check", max_examples=30, deadline=None, print_blob=True)
+settings.register_profile("push", max_examples=300, deadline=None, print_blob=True)
+settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
+settings.load_profile("push")
+
+
+# Programs that tests start, not modules of tests: with --doctest-modules pytest would import them.
+collect_ignore = ["crash/program.py", "typing/mistakes.py"]
+
+
+# These start real processes and threads and kill or stop them: on a machine that is busy with other work a wait may run
+# out. One that fails is tried once more, and pytest's closing lines name it (R), so that it is seen.
+TRIED_TWICE = (
+    "tests/crash/",
+    "tests/surfaces/",
+    "tests/unit/test_worker",
+    "tests/unit/test_owner",
+    "tests/unit/test_al",
+    "tests/unit/test_m",
+    "tests/property/test_faults",  # looks at random
+    "tests/contract/test_postgres_",
+    "tests/contract/test_transactional",
+    "tests/unit/test_postgres",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(TRIED_TWICE):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in (
+        "slow: takes more than a second; left out of `make check`",
+        "crash: kills processes; left out of `make check`",
+        "bench: measures; left out of `make check`",
+        "postgres: needs a PostgreSQL server; left out of `make check`",
+    ):
+        config.addinivalue_line("markers", marker)

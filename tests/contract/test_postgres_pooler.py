@@ -1,0 +1,100 @@
+"""B50: through a pooler that changes the connection after each transaction, with ``pooled=yes``.
+
+The part of the contract about several programs at once runs here, and all of it with ``WHOLE_CONTRACT=1``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from tests.pg import Server, server
+
+sys.path.insert(0, str(Path(__file__).parent))  # "importlib" mode finds no neighbours by itself
+
+from postgres_pooler import Pooler
+
+import fairlane as fl
+from fairlane.domain.policy import Capacities, Policy
+from fairlane.store import Store
+from fairlane.stores.postgres.store import PostgresStore, open_postgres
+from fairlane.testing.clock import ManualClock
+from fairlane.testing.contract import SharedContract, StoreContract
+from fairlane.testing.contract.bench import Database, Rows
+
+pytestmark = pytest.mark.postgres
+
+
+class PooledDatabase:
+    """A database behind the pooler."""
+
+    def __init__(self, direct: str, pooled: str) -> None:
+        self.direct, self.pooled = direct, pooled
+
+    def open_store(
+        self, clock: ManualClock, *, policy: Policy | None = None, capacities: Capacities | None = None
+    ) -> Store:
+        return open_postgres(self.pooled, clock=clock, policy=policy, capacities=capacities)
+
+    def rows(self, store: Store) -> Rows:
+        assert isinstance(store, PostgresStore)
+        with store.transaction():
+            store._copy()
+        with psycopg.connect(self.direct) as db:
+            names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'fairlane' ORDER BY 1").fetchall()
+            return {
+                name: sorted(db.execute(f"SELECT * FROM fairlane.{name}").fetchall(), key=repr) for (name,) in names
+            }
+
+
+@pytest.fixture(scope="session")
+def behind() -> Iterator[Server]:
+    with server() as one:
+        yield one
+
+
+@pytest.fixture
+def pooled(behind: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Pooler]]:
+    direct = behind.database()
+    parts = conninfo_to_dict(direct)
+    folder = tmp_path_factory.mktemp("pool")
+    pooler = Pooler(str(parts["host"]), int(str(parts["port"])), folder)
+    yield direct, f"postgresql://postgres@/{parts['dbname']}?host={folder}&port=5432&pooled=yes", pooler
+    pooler.close()
+    behind.drop(direct)
+
+
+suite = (StoreContract, SharedContract) if os.environ.get("WHOLE_CONTRACT") else (SharedContract,)
+
+
+class TestPooled(*suite):  # type: ignore[misc]  # chosen when it runs
+    @pytest.fixture
+    def database(self, pooled: tuple[str, str, Pooler]) -> Database:
+        return PooledDatabase(pooled[0], pooled[1])
+
+
+def test_an_application_lives_behind_it(pooled: tuple[str, str, Pooler]) -> None:
+    direct, url, pooler = pooled
+    ran: list[int] = []
+    with fl.Fairlane(url) as app:
+
+        @app.task
+        def work(n: int) -> None:
+            ran.append(n)
+
+        app.enqueue_many(work.new(n) for n in range(50))
+        for n in range(50, 70):
+            work.using(dedup_key=f"k{n}").enqueue(n)
+        app.run_worker(until_idle=True, signals=False)
+        assert sorted(ran) == list(range(70))
+        assert app.owner.read(lambda store, _: store.check()) == []
+    assert pooler.transactions > 20, "each of the jobs with a key is one transaction at least"
+    with psycopg.connect(direct) as db:
+        left = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        assert db.execute(left).fetchone() == (0,), "a lock of a session was left behind"
+        assert db.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
