@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import NamedTuple
 
 import click
 
@@ -11,19 +10,12 @@ from fairlane.cli.groups import UNHEALTHY, example, store_options
 from fairlane.cli.output import note, print_json, safe
 from fairlane.cli.stores import Keeper, must_exist
 from fairlane.settings import without_password
-from fairlane.stores._migrate import Migration
+from fairlane.stores._migrate import Standing
 from fairlane.stores.sqlite.connection import connect, translated
 from fairlane.stores.sqlite.versions import refuse_others, schema_of
 
 
-class Pending(NamedTuple):
-    """The migrations that were run on a store, by name, and those that are to come."""
-
-    done: list[str]
-    to_come: list[Migration]
-
-
-def pending(app: Keeper) -> Pending:
+def standing(app: Keeper) -> Standing:
     """Return the migrations that were run on a store and those to come; changes nothing.
 
     Raises:
@@ -34,10 +26,10 @@ def pending(app: Keeper) -> Pending:
     if file is None:
         from fairlane.stores.postgres.schema import schema_of as schema_on_server
 
-        return Pending(*schema_on_server(app.url, app.clock))
+        return schema_on_server(app.url, app.clock)
     refuse_others(file)
     with closing(connect(file, "full", reading=True)) as db, translated(f"read {file}"):
-        return Pending(*schema_of(db, file))
+        return schema_of(db, file)
 
 
 def run(app: Keeper) -> None:
@@ -70,7 +62,7 @@ def migrate_command(*, url: str | None, as_json: bool, check: bool, plan: bool) 
     if check and plan:
         raise click.UsageError("give --check or --plan, not both")
     with Keeper(url) as app:
-        done, to_come = pending(app)
+        done, to_come = standing(app)
         if not (check or plan):
             run(app)
     key = "pending" if check or plan else "run"

@@ -19,6 +19,13 @@ class Migration(NamedTuple):
     checksum: str
 
 
+class Standing(NamedTuple):
+    """How far a schema is: the migrations that were run on it, by name, and those that are to come."""
+
+    done: list[str]
+    to_come: list[Migration]
+
+
 def migrations(store: str) -> list[Migration]:
     """Return the migrations of a store in order.
 

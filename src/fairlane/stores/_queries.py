@@ -7,6 +7,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+OVER_TABLES: Final = ("sqlite", "postgres")
+"""The stores over tables; each has its queries in a folder of its own."""
+_FILES: Final = files("fairlane.stores")
 PART: Final = "%% "
 """Begins a line that stands for another file: what several queries must say alike is written once."""
 
@@ -20,7 +23,7 @@ def query(store: str, name: str) -> str:
     Raises:
         FileNotFoundError: There is no such file, or no such part of it.
     """
-    lines = (files("fairlane.stores") / store / "queries" / f"{name}.sql").read_text("utf-8").splitlines()
+    lines = (_FILES / store / "queries" / f"{name}.sql").read_text("utf-8").splitlines()
     return "\n".join(_said(store, line) for line in lines if not line.lstrip().startswith("--")).strip()
 
 
@@ -29,19 +32,32 @@ def _said(store: str, line: str) -> str:
     return query(store, part.removeprefix(PART).strip()) if part.startswith(PART) else line
 
 
-_named: Final[set[str]] = set()
-
-
 def named(name: str) -> str:
-    """Return the name of a query that every store over tables has, each in its own SQL; called at import."""
-    _named.add(name)
+    """Return the name of a query that every store over tables has, each in its own SQL; called at import.
+
+    Raises:
+        FileNotFoundError: A store has no file for it.
+    """
+    for store in OVER_TABLES:
+        if not (_FILES / store / "queries" / f"{name}.sql").is_file():
+            raise FileNotFoundError(f"{store} has no query {name!r}")
     return name
 
 
-def queries(store: str, *own: str) -> Mapping[str, str]:
-    """Return the queries of a store by name: those that the stores share, and ``own`` ones.
+class Queries(dict[str, str]):
+    """The queries of a store by name, each read when it is first asked for."""
 
-    Raises:
-        FileNotFoundError: There is no file for one of them.
-    """
-    return {name: query(store, name) for name in (*_named, *own)}
+    def __init__(self, store: str) -> None:
+        super().__init__()
+        self._store = store
+
+    def __missing__(self, name: str) -> str:
+        """Read it."""
+        text = self[name] = query(self._store, name)
+        return text
+
+
+@cache
+def queries(store: str) -> Mapping[str, str]:
+    """Return the queries of a store by name; one that has no file raises FileNotFoundError when it is asked for."""
+    return Queries(store)

@@ -47,8 +47,6 @@ from fairlane.stores.tables.ground import (
     LOG_STORED,
     PROBE,
     RELOAD,
-    STORE_EVERY,
-    STORE_EVERY_BYTES,
     Db,
     Ground,
     Replica,
@@ -58,6 +56,11 @@ INBOX_COPY: Final = "inbox_copy"
 INBOX_UNREAD: Final = "inbox_unread"
 INBOX_INSERT: Final = "inbox_insert"
 INBOX_PRUNE: Final = "inbox_prune"
+POOLED: Final = tuple(
+    f"SET LOCAL {name} = {value}".encode()
+    for name, value in {"lock_timeout": BUSY_MS, "idle_in_transaction_session_timeout": IDLE_MS, **PLANS}.items()
+)
+"""What gives a transaction behind a pooler the settings that our own connections have."""
 
 
 class Seen:
@@ -170,11 +173,9 @@ class Base(Tail, Ground):
         self._lives = Lives(address)
         self._bells = Bells(address)
         self._back: list[str] = []  # workers that this transaction puts on record again
-        self._begin = (
-            b"BEGIN ISOLATION LEVEL REPEATABLE READ",
-            *(self._pooled_settings() if address.pooled else ()),  # else the connection has them
-            self._own.text("gate_lock"),
-        )
+        settings = POOLED if address.pooled else ()  # else the connection has them
+        self._begin = (b"BEGIN ISOLATION LEVEL REPEATABLE READ", *settings, self._own.text("gate_lock"))
+        self._begin_light = (b"BEGIN", *settings)
 
     # ------------------------------------------------------------------ reading
 
@@ -185,8 +186,8 @@ class Base(Tail, Ground):
             with translated(doing):
                 yield self._own
             return
-        with self._reading_lock, translated(doing):
-            yield self._reading_connection()
+        with self.beside(doing) as db:
+            yield db
 
     def _reading_connection(self) -> Statements:
         if self._closed:
@@ -231,7 +232,7 @@ class Base(Tail, Ground):
         try:
             self._open()
             with self._raw.pipeline():
-                for statement in (b"BEGIN", *(self._pooled_settings() if self.address.pooled else ())):
+                for statement in self._begin_light:
                     self._raw.execute(statement)
                 look = self._x("light_look")
             self._writer_thread = threading.get_ident()
@@ -273,12 +274,6 @@ class Base(Tail, Ground):
         except BaseException as error:  # noqa: BLE001 - raised again
             self.rollback()
             raise_translated(error, "begin a transaction")
-
-    @staticmethod
-    def _pooled_settings() -> tuple[bytes, ...]:
-        """Return what gives a transaction behind a pooler the settings that our own connections have."""
-        settings = {"lock_timeout": BUSY_MS, "idle_in_transaction_session_timeout": IDLE_MS, **PLANS}
-        return tuple(f"SET LOCAL {name} = {value}".encode() for name, value in settings.items())
 
     def _rebuild(self) -> None:
         """Begin the log anew: its rows come from another server, whose numbers of transactions mean nothing here."""
@@ -371,7 +366,7 @@ class Base(Tail, Ground):
                 self._mirror.replay(version, PLAIN, body)
         self._probed = (self._last, lapse_ms, timer_ms)
 
-    def _live(self) -> Any:
+    def _live(self) -> Mirror:
         """Return the mirror, loaded when this process has not claimed before."""
         if self._mirror is None:
             self._copy()
@@ -390,12 +385,9 @@ class Base(Tail, Ground):
             return
         body = encode(self._events + changes)
         self._events = []
-        self._rows_written += 1
-        self._bytes_written += len(body)
-        storing = self._rows_written >= STORE_EVERY or self._bytes_written >= STORE_EVERY_BYTES
         stored: int = 0
+        storing = self._storing(len(body))
         if storing:
-            self._rows_written = self._bytes_written = 0
             stored = self._x(LOG_STORED).fetchone()[0] or 0
             self._store_state(mirror)
         mirror.version = self._last = self._last + 1

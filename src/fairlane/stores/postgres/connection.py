@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -114,15 +115,6 @@ class _Truth(Dumper):
         return b"1" if obj else b"0"
 
 
-OWN: Final = (
-    "awake", "awake_again", "clock_ahead", "complete_all", "fate", "gate_lock", "inbox_copy", "inbox_insert",
-    "inbox_prune", "inbox_unread", "job_copy", "lane_make", "life_drop", "life_put", "light_look",
-    "lives_get", "migration_put", "migration_table", "migrations_done", "numbers", "rebuild_inbox", "rebuild_lanes",
-    "rebuild_log",
-)  # fmt: skip
-"""Queries that only this store has."""
-
-
 def _adapters() -> AdaptersMap:
     adapters = AdaptersMap(psycopg.adapters)
     adapters.register_dumper(int, _Number)
@@ -138,6 +130,25 @@ def in_schema(sql: str, schema: str) -> bytes:
     return (sql if schema == "fairlane" else re.sub(r"\bfairlane\.", f"{schema}.", sql)).encode()
 
 
+class Texts(dict[str, bytes]):
+    """The statements of one schema by name, each made when it is first asked for."""
+
+    def __init__(self, schema: str) -> None:
+        super().__init__()
+        self._schema = schema
+
+    def __missing__(self, name: str) -> bytes:
+        """Make it."""
+        text = self[name] = in_schema(queries("postgres")[name], self._schema)
+        return text
+
+
+@cache
+def texts(schema: str) -> Mapping[str, bytes]:
+    """Return the statements of a schema by name."""
+    return Texts(schema)
+
+
 class Statements:
     """A connection whose statements are called by the names of their files."""
 
@@ -145,7 +156,7 @@ class Statements:
 
     def __init__(self, raw: psycopg.Connection[Any], schema: str) -> None:
         self.raw = raw
-        self._sql = {name: in_schema(sql, schema) for name, sql in queries("postgres", *OWN).items()}
+        self._sql = texts(schema)
 
     def text(self, name: str) -> bytes:
         """Return the statement of that name."""

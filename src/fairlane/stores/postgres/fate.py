@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import psycopg
 
+from fairlane.clock import SystemClock
 from fairlane.errors import StoreError
 from fairlane.store import FateUnknown
 from fairlane.stores.postgres.connection import Address, Statements, connect
@@ -17,8 +18,36 @@ FATE_S: Final = 10.0
 PAUSE_S: Final = 0.1
 
 
+def ask(look: Callable[[], bool | None], what: str, error: BaseException) -> bool:
+    """Ask until it is known whether a commit was carried out with which the connection ended.
+
+    Args:
+        look: Asks once; None while nobody can tell yet. Errors of the database count as that.
+        what: The commit, for the message.
+        error: How the connection ended.
+
+    Raises:
+        FateUnknown: Nobody can tell: the server cannot be asked, or ``look`` says so.
+    """
+    clock = SystemClock()
+    until = clock.monotonic() + FATE_S
+    pause = threading.Event()
+    while True:
+        try:
+            fate = look()
+        except FateUnknown:
+            raise
+        except (psycopg.Error, StoreError):
+            fate = None
+        if fate is not None:
+            return fate
+        if clock.monotonic() >= until:
+            raise _unknown(what, error) from error
+        pause.wait(PAUSE_S)
+
+
 def was_carried_out(address: Address, mark: Sequence[str], error: BaseException) -> bool:
-    """Return whether a commit was carried out with which the connection ended.
+    """Return whether a commit of the store's own was carried out with which the connection ended.
 
     Args:
         address: Where the store is.
@@ -29,20 +58,16 @@ def was_carried_out(address: Address, mark: Sequence[str], error: BaseException)
         FateUnknown: Nobody can tell: the server cannot be asked, or another one has taken its place.
     """
     number, line = mark
-    end = time.monotonic() + FATE_S
-    while True:
-        fate: str | None = "in progress"  # as far as we know
-        try:
-            with connect(address) as raw:
-                ((fate,),) = (
-                    Statements(raw, address.schema).execute("fate", {"number": number, "line": line}).fetchall()
-                )
-        except (psycopg.Error, StoreError):
-            pass
-        if fate in {"committed", "aborted"}:
-            return fate == "committed"
-        if fate is None or time.monotonic() >= end:
-            raise FateUnknown(
-                f"not known whether it was carried out: the connection ended with it ({error})"
-            ) from error
-        time.sleep(PAUSE_S)
+
+    def look() -> bool | None:
+        with connect(address) as raw:
+            ((fate,),) = Statements(raw, address.schema).execute("fate", {"number": number, "line": line}).fetchall()
+        if fate is None:
+            raise _unknown("commit", error) from error
+        return {"committed": True, "aborted": False}.get(fate)
+
+    return ask(look, "commit", error)
+
+
+def _unknown(what: str, error: BaseException) -> FateUnknown:
+    return FateUnknown(f"not known whether {what!r} was carried out: the connection ended with it ({error})")

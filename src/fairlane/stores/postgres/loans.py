@@ -15,7 +15,6 @@ from psycopg.rows import tuple_row
 from fairlane.clock import SystemClock
 from fairlane.domain.jobs import Settlement
 from fairlane.errors import StoreBusy, StoreError
-from fairlane.store import FateUnknown
 from fairlane.stores._queries import query
 from fairlane.stores.postgres.connection import (
     Address,
@@ -26,6 +25,7 @@ from fairlane.stores.postgres.connection import (
     translated,
     watched,
 )
+from fairlane.stores.postgres.fate import ask
 
 LENT_SETTLE: Final = query("postgres", "lent_settle")
 LENT_RELEASE: Final = query("postgres", "lent_release")
@@ -39,9 +39,6 @@ WAIT_S: Final = 30.0
 """How long a handler waits for a connection."""
 LOOK_S: Final = 0.01
 """How often a coroutine looks whether there is one: only when all are in use."""
-FATE_S: Final = 10.0
-"""How long is asked what became of a commit with which the connection ended; the server may have to start first."""
-PAUSE_S: Final = 0.1
 NOT_NULL: Final = "23502"
 
 Sync = psycopg.Connection[Any]  # Any: rows as the handler likes them
@@ -246,22 +243,14 @@ class PostgresLoan:
             FateUnknown: Nobody can tell.
             StoreError: It was not.
         """
-        clock = SystemClock()
-        until = clock.monotonic() + FATE_S
-        pause = threading.Event()
-        while True:
-            at_it, ended = True, None
-            with contextlib.suppress(psycopg.Error, StoreError):
-                at_it, ended = self._loans.fate(settlement, backend)
-            if ended:
-                return True
-            if ended is not None and not at_it:
-                raise_translated(error, COMMIT)
-            if clock.monotonic() >= until:
-                raise FateUnknown(
-                    f"not known whether {COMMIT!r} was carried out: the connection ended with it"
-                ) from error
-            pause.wait(PAUSE_S)
+
+        def look() -> bool | None:
+            at_it, ended = self._loans.fate(settlement, backend)
+            return ended if ended or not at_it else None  # a backend that is at it may commit yet
+
+        if not ask(look, COMMIT, error):
+            raise_translated(error, COMMIT)
+        return True
 
     def undo(self) -> None:
         """Roll the transaction back; raises nothing."""

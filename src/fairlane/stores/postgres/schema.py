@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
 from uuid import uuid4
 
 from fairlane.clock import Clock
-from fairlane.stores._migrate import Migration, migrations
+from fairlane.stores._migrate import Standing, migrations
 from fairlane.stores.postgres.connection import address_of, connect, in_schema, translated
 from fairlane.stores.postgres.store import PostgresStore
 
 
-class Schema(NamedTuple):
-    """The migrations that a schema has, by name, and those that are to come, their SQL as it would be run there."""
-
-    done: list[str]
-    to_come: list[Migration]
-
-
-def schema_of(url: str, clock: Clock) -> Schema:
-    """Return how far the schema of a URL is; changes nothing.
+def schema_of(url: str, clock: Clock) -> Standing:
+    """Return how far the schema of a URL is, with the SQL to come as it would be run there; changes nothing.
 
     Raises:
         StoreVersion: It was written by a newer version.
@@ -34,7 +26,7 @@ def schema_of(url: str, clock: Clock) -> Schema:
     finally:
         store.close()
     known = migrations("postgres")
-    return Schema(
+    return Standing(
         [step.name for step in known[: len(known) - len(to_come)]],
         [step._replace(sql=in_schema(step.sql, address.schema).decode()) for step in to_come],
     )

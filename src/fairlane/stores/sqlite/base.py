@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +17,9 @@ from fairlane.store import News, Presence
 from fairlane.stores._queries import queries, query
 from fairlane.stores.sqlite.beside import Bells, Gate, SignOfLife, alive
 from fairlane.stores.sqlite.connection import Durability, connect, raise_translated, same_file, translated
+from fairlane.stores.sqlite.log import Logging
 from fairlane.stores.sqlite.steps import Steps
-from fairlane.stores.tables.ground import JOB_LAST, Db, Ground, Values
+from fairlane.stores.tables.ground import Db, Values
 
 SEQUENCES: Final = query("sqlite", "sequences")
 
@@ -72,7 +73,7 @@ def _folder_beside(path: Path) -> Path:
     return folder
 
 
-class Base(Ground):
+class Base(Logging):
     """Connections and transactions. One thread writes; others may read under the reading lock."""
 
     def __init__(
@@ -297,12 +298,6 @@ class Base(Ground):
         """Return the workers whose process lives; in memory there is only ours."""
         folder = self.folder
         return workers if folder is None else {worker for worker in workers if alive(folder, worker)}
-
-    def numbers(self, count: int) -> Sequence[int]:
-        """Draw numbers for new jobs, in order."""
-        last: int = self._x(JOB_LAST).fetchone()[0] if self._last_seq is None else self._last_seq
-        self._last_seq = last + count
-        return range(last + 1, last + count + 1)
 
     def damage(self, db: Db) -> list[str]:
         """Return what SQLite finds wrong with the file."""

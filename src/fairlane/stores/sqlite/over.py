@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 
-from fairlane.store import Presence
 from fairlane.store.lending import Link
 from fairlane.stores._queries import queries
-from fairlane.stores.tables.ground import JOB_LAST, Db, Rows, Values
+from fairlane.stores.sqlite.log import Logging
+from fairlane.stores.tables.ground import Db, Rows, Values
 from fairlane.stores.tables.running import Running
 
 
@@ -27,7 +27,7 @@ class _Named:
         return self._link.executemany(self._sql[name], list(rows))
 
 
-class Over(Running):
+class Over(Running, Logging):
     """What is done over a connection that is not the store's: for one transaction, which somebody else ends."""
 
     def __init__(self, url: str, link: Link) -> None:
@@ -42,25 +42,11 @@ class Over(Running):
 
     snapshot = reading
 
-    def numbers(self, count: int) -> Sequence[int]:
-        """Draw numbers for new jobs, in order."""
-        last: int = self._x(JOB_LAST).fetchone()[0] if self._last_seq is None else self._last_seq
-        self._last_seq = last + count
-        return range(last + 1, last + count + 1)
-
     def flush(self) -> None:
         """Write counts and the log row: the last thing before the transaction ends, or goes on without us."""
         self._flush()
 
     # What nobody asks for over such a connection.
-
-    def begin(self) -> None:
-        """Never."""
-        raise NotImplementedError
-
-    def presence(self, worker: str) -> Presence:
-        """Never."""
-        raise NotImplementedError
 
     def alive(self, workers: Collection[str]) -> Collection[str]:
         """Never."""

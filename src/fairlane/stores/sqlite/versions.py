@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fairlane.errors import StoreError, StoreVersion
-from fairlane.stores._migrate import Migration, migrations
+from fairlane.stores._migrate import Standing, migrations
 from fairlane.stores._queries import query
 
 APPLICATION_ID: Final = 0x6661_6972
@@ -27,14 +27,7 @@ class Header(NamedTuple):
     page_size: int
 
 
-class Schema(NamedTuple):
-    """The migrations that were run on a file, by name, and those that are to come."""
-
-    done: list[str]
-    to_come: list[Migration]
-
-
-def schema_of(db: sqlite3.Connection, what: object) -> Schema:
+def schema_of(db: sqlite3.Connection, what: object) -> Standing:
     """Return how far a database is; one without any table is ours and new.
 
     Args:
@@ -56,7 +49,7 @@ def schema_of(db: sqlite3.Connection, what: object) -> Schema:
     for step, (_, name, checksum) in zip(known, done, strict=False):
         if checksum != step.checksum:
             raise StoreError(f"migration {name} is not the one that was run on {what}")
-    return Schema([str(name) for _, name, _ in done], known[len(done) :])
+    return Standing([str(name) for _, name, _ in done], known[len(done) :])
 
 
 def header_of(path: Path) -> Header | None:

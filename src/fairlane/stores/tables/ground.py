@@ -20,8 +20,8 @@ from fairlane.domain.fairness import Scheduler
 from fairlane.domain.jobs import JobRecord
 from fairlane.domain.lanes import LaneKey, Place
 from fairlane.domain.policy import Capacities, Policy, TaskRule
-from fairlane.store import AnyRule, News, Presence, RuleKind
-from fairlane.stores._mirror import PLAIN, RULE_TYPES, STATED, STORED, Event, Mirror, encode, set_rule
+from fairlane.store import AnyRule, News, RuleKind
+from fairlane.stores._mirror import RULE_TYPES, Event, Mirror, set_rule
 from fairlane.stores._queries import named
 
 LANE_BUFFER: Final = 256
@@ -309,16 +309,16 @@ class Ground(Replica, ABC):
         """Give the connection to read from, with everything as of one instant."""
 
     @abstractmethod
-    def begin(self) -> None:
-        """Begin a write transaction, and catch up with the log."""
-
-    @abstractmethod
     def numbers(self, count: int) -> Sequence[int]:
         """Draw numbers for new jobs, in order."""
 
     @abstractmethod
-    def presence(self, worker: str) -> Presence:
-        """Give a sign of life for a worker of this process."""
+    def _flush(self) -> None:
+        """Write what the transaction collected: counts, and a row of the log; now and then what the rows say."""
+
+    @abstractmethod
+    def _write_counts(self) -> None:
+        """Write what was counted so far, for this transaction's own questions."""
 
     @abstractmethod
     def alive(self, workers: Collection[str]) -> Collection[str]:
@@ -413,40 +413,22 @@ class Ground(Replica, ABC):
             self._mirror = mirror
         return self._mirror
 
-    def _flush(self) -> None:
-        """Write counts and the log row; now and then store what the rows say."""
-        self._write_counts()
-        mirror = self._mirror
-        changes = [] if mirror is None else mirror.changes()
-        if not self._events and not changes:
-            return
-        body = encode(self._events + changes)
-        self._events = []
-        kind = PLAIN if mirror is None else STATED
-        self._rows_written += 1
-        self._bytes_written += len(body)
-        if self._rows_written >= STORE_EVERY or self._bytes_written >= STORE_EVERY_BYTES:
-            self._rows_written = self._bytes_written = 0
-            if mirror is not None:
-                self._store_state(mirror)
-                kind = STORED
-            self._prune_log(self._x(LOG_STORED).fetchone()[0] or 0)
-        version = self._log(kind, body)
-        if mirror is not None:
-            mirror.version = version
+    def _storing(self, length: int) -> bool:
+        """Count a row of the log that is about to be written; return whether it is time to store the state.
 
-    def _prune_log(self, stored: int) -> None:
-        """Drop rows of the log that nobody needs any more; ``stored`` is the last that the tables are as of."""
-        self._x(LOG_PRUNE, {"rows": LOG_ROWS, "bytes": LOG_BYTES, "stored": stored})
+        Args:
+            length: The row's, in bytes.
+        """
+        self._rows_written += 1
+        self._bytes_written += length
+        if self._rows_written < STORE_EVERY and self._bytes_written < STORE_EVERY_BYTES:
+            return False
+        self._rows_written = self._bytes_written = 0
+        return True
 
     def _is_latest(self, db: Db) -> bool:
         """Return whether the mirror contains everything that was committed."""
         return self._mirror is not None and self._mirror.version == (db.execute(PROBE).fetchone()[0] or 0)
-
-    def _log(self, kind: int, body: bytes) -> int:
-        """Write a row of the log and return its number."""
-        version: int = self._x(LOG_INSERT, (kind, len(body), body.decode())).fetchone()[0]
-        return version
 
     def _store_state(self, mirror: Mirror) -> None:
         """Store turns, pools, means and gates as of the row that is about to be written."""
@@ -456,9 +438,3 @@ class Ground(Replica, ABC):
         for kind, values in rows.items():
             self._db.executemany(PUT[kind], values)
         mirror.unstored.clear()
-
-    def _write_counts(self) -> None:
-        if self._counts:
-            rows = [(counts[0], counts[1], lane) for lane, counts in self._counts.items() if counts[0] or counts[1]]
-            self._counts.clear()
-            self._db.executemany(LANE_COUNTS, rows)
