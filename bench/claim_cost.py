@@ -2,6 +2,7 @@
 
     python bench/claim_cost.py                 the table of docs/performance.md
     python bench/claim_cost.py --jobs 1000000 --tenants 10000 --batch 10
+    python bench/claim_cost.py --jobs 100000 --queues 100 --batch 1
     python bench/claim_cost.py --capped        100,000 jobs of a tenant at its cap stand in front
 
 CPU time of this process (``time.process_time``), medians over rounds of 500 claims; the store is a file on a RAM disk
@@ -38,12 +39,20 @@ CASES = [
 CLOCK = SystemClock()
 
 
-def load(store: SqliteStore, jobs: int, tenants: int, *, prefix: str = "t", tier: int = 2) -> float:
-    """Enqueue jobs in batches of 10,000, tenants in turn; return the CPU seconds that it took."""
+def load(store: SqliteStore, jobs: int, tenants: int, *, queues: int = 1, prefix: str = "t", tier: int = 2) -> float:
+    """Enqueue jobs in batches of 10,000, tenants in turn and then queues; return the CPU seconds that it took."""
+    names = ["default", *(f"q{number}" for number in range(1, queues))]
     spent = 0.0
     for start in range(0, jobs, 10_000):
         batch = [
-            NewJob(id=uuid.uuid4().bytes, task="t", tenant=f"{prefix}{number % tenants}", tier=tier, args=PAYLOAD)
+            NewJob(
+                id=uuid.uuid4().bytes,
+                task="t",
+                queue=names[number // tenants % queues],
+                tenant=f"{prefix}{number % tenants}",
+                tier=tier,
+                args=PAYLOAD,
+            )
             for number in range(start, min(jobs, start + 10_000))
         ]
         before = time.process_time()
@@ -68,14 +77,16 @@ def rounds(total: int, batch: int, work: Callable[[], int]) -> tuple[float, floa
     return statistics.median(costs), walls[len(walls) // 2], walls[len(walls) * 99 // 100]
 
 
-def measure(folder: Path, jobs: int, tenants: int, batch: int, *, capped: bool, claims: int) -> dict[str, object]:
+def measure(
+    folder: Path, jobs: int, tenants: int, queues: int, batch: int, *, capped: bool, claims: int
+) -> dict[str, object]:
     """Measure one case on a fresh store."""
     store = open_sqlite(f"sqlite:///{folder}/{uuid.uuid4().hex}.db", clock=CLOCK, durability="normal")
     if capped:
         load(store, 100_000, 1, prefix="capped", tier=0)
         with store.transaction():
             store.set_rule("tenant", "capped0", TenantRule(max_running=0), by="bench", now_ms=CLOCK.now_ms())
-    enqueue = load(store, jobs, tenants) * 1e6 / jobs
+    enqueue = load(store, jobs, tenants, queues=queues) * 1e6 / jobs
     held = []
 
     def claim() -> int:
@@ -103,6 +114,7 @@ def measure(folder: Path, jobs: int, tenants: int, batch: int, *, capped: bool, 
     return {
         "jobs": jobs,
         "tenants": tenants,
+        "queues": queues,
         "batch": batch,
         "enqueue_us": round(enqueue, 1),
         "claim_us": round(claim_us, 1),
@@ -119,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--tenants", type=int, default=100)
+    parser.add_argument("--queues", type=int, default=1)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--claims", type=int, default=3_000)
     parser.add_argument("--capped", action="store_true")
@@ -129,7 +142,9 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as folder:
         for jobs, tenants, batch in cases:
-            row = measure(Path(folder), jobs, tenants, batch, capped=options.capped, claims=options.claims)
+            row = measure(
+                Path(folder), jobs, tenants, options.queues, batch, capped=options.capped, claims=options.claims
+            )
             rows.append(row)
             if not options.json:
                 print(" ".join(f"{name}={value}" for name, value in row.items()), flush=True)
