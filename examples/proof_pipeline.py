@@ -11,24 +11,15 @@ import argparse
 import logging
 import threading
 import time
-from collections import Counter
-from typing import Any, NamedTuple
+from collections import Counter, namedtuple
 
 from rich.console import Console
 from rich.table import Table
 
 import fairlane as fl
 
-
-class Stage(NamedTuple):
-    attempts: int
-    checks: int
-    every: float  # seconds between checks
-    at_once: int  # runs of its process phase
-    handing: float  # seconds that handing over takes
-    takes: float  # seconds that the other system takes
-
-
+# Seconds: between checks, that handing over takes, that the other system takes. At once: runs of the process phase.
+Stage = namedtuple("Stage", "attempts checks every at_once handing takes")
 STAGES = {
     "Snos": Stage(attempts=1, checks=1, every=1, at_once=5, handing=30, takes=0),
     "Proving": Stage(attempts=1, checks=900, every=30, at_once=10, handing=5, takes=90),
@@ -39,63 +30,44 @@ STAGES = {
 }
 NEXT = dict(zip(list(STAGES)[:4], list(STAGES)[1:5], strict=True))
 
-
-class OtherSystem:
-    """Stands for the provers and the chain, not for fairlane: takes work, and is done a while later."""
-
-    def __init__(self, speed: float) -> None:
-        self.speed = speed
-        self.began: dict[str, float] = {}
-        self.now: Counter[str] = Counter()
-        self.most: Counter[str] = Counter()
-        self.lock = threading.Lock()
-
-    def take(self, stage: str, block: int, attempt: int) -> str:
-        with self.lock:
-            self.now[stage] += 1
-            self.most[stage] = max(self.most[stage], self.now[stage])
-        time.sleep(STAGES[stage].handing / self.speed)
-        reference = f"{stage}-{block}-{attempt}"
-        with self.lock:
-            self.now[stage] -= 1
-            self.began[reference] = time.monotonic()
-        return reference
-
-    def answer(self, stage: str, reference: str) -> fl.Verified[str] | fl.Pending | fl.Rejected:
-        if time.monotonic() - self.began[reference] < STAGES[stage].takes / self.speed:
-            return fl.Pending()
-        if reference in {"ProofRegistration-0-1", "ProofRegistration-5-1"}:  # so that some are
-            return fl.Rejected("the proof does not fit the block")
-        return fl.Verified(f"{reference} is final")
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--blocks", type=int, default=12, help="how many blocks, 1 or more")
+parser.add_argument("--speed", type=float, default=600, help="how much faster than the real waits, above 0")
+options = parser.parse_args()
+app = fl.Fairlane("sqlite://")
+began: dict[str, float] = {}  # this, and the next two, stand for the provers and the chain
+at_once, most = Counter[str](), Counter[str]()
+lock = threading.Lock()
 
 
-def pipeline(other: OtherSystem) -> fl.Fairlane:
-    """Return an app with a task for each stage; one that is done enqueues the block's next one."""
-    app = fl.Fairlane("sqlite://")
-
-    def process(ctx: fl.Context, block: int, urgent: bool) -> str:
-        return other.take(ctx.task, block, ctx.attempt)
-
-    def check(ctx: fl.Context, reference: str, block: int, urgent: bool) -> fl.Verified[str] | fl.Pending | fl.Rejected:
-        answer = other.answer(ctx.task, reference)
-        if isinstance(answer, fl.Verified) and ctx.task in NEXT:
-            send(app, NEXT[ctx.task], block, urgent)
-        return answer
-
-    for name, stage in STAGES.items():
-        app.limits[name].set(max_running=stage.at_once)
-        retry = fl.Retry(max_attempts=stage.attempts, base=60 / other.speed)
-        task = app.task(name=name, retry=retry, limits=[name])(process)
-        task.verify(every=stage.every / other.speed, max_checks=stage.checks, limits=[])(check)
-    return app
+def hand_over(ctx: fl.Context, block: int, urgent: bool) -> str:
+    with lock:
+        at_once[ctx.task] += 1
+        most[ctx.task] = max(most[ctx.task], at_once[ctx.task])
+    time.sleep(STAGES[ctx.task].handing / options.speed)
+    with lock:
+        at_once[ctx.task] -= 1
+    reference = f"{ctx.task}-{block}-{ctx.attempt}"
+    began[reference] = time.monotonic()
+    return reference
 
 
-def send(app: fl.Fairlane, stage: str, block: int, urgent: bool) -> fl.Job[Any]:
+def check(ctx: fl.Context, reference: str, block: int, urgent: bool) -> fl.Verified[str] | fl.Pending | fl.Rejected:
+    if time.monotonic() - began[reference] < STAGES[ctx.task].takes / options.speed:
+        return fl.Pending()
+    if reference in {"ProofRegistration-0-1", "ProofRegistration-5-1"}:  # so that some are
+        return fl.Rejected("the proof does not fit the block")
+    if ctx.task in NEXT:
+        send(NEXT[ctx.task], block, urgent)
+    return fl.Verified(f"{reference} is final")
+
+
+def send(stage: str, block: int, urgent: bool) -> None:
     """Enqueue a stage of a block; a check that is repeated finds the job by its key."""
-    return app.enqueue(stage, {"block": block, "urgent": urgent}, dedup_key=f"{stage}:{block}", expedite=urgent)
+    app.enqueue(stage, {"block": block, "urgent": urgent}, dedup_key=f"{stage}:{block}", expedite=urgent)
 
 
-def show(jobs: list[fl.Job[Any]], most: Counter[str]) -> None:
+def show(jobs: list[fl.Job]) -> None:
     table = Table("stage", "jobs", "completed", "attempts", "checks", "rejected", "at once")
     for name in STAGES:
         mine = [job for job in jobs if job.task == name]
@@ -108,24 +80,19 @@ def show(jobs: list[fl.Job[Any]], most: Counter[str]) -> None:
     Console(width=100).print(table, f"The express block was sent last and is final as number {place} of {len(final)}.")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--blocks", type=int, default=12, help="how many blocks, 1 or more")
-    parser.add_argument("--speed", type=float, default=600, help="how much faster than the real waits, above 0")
-    options = parser.parse_args()
-    logging.basicConfig(level=logging.ERROR)
-    other = OtherSystem(options.speed)
-    with pipeline(other) as app:
-        for block in range(options.blocks):
-            send(app, "Snos", block, urgent=block == options.blocks - 1)
-        for first in range(0, options.blocks, 4):
-            send(app, "Aggregator", first, urgent=False)
-        with app.worker(concurrency=32):
-            total = 5 * options.blocks + -(-options.blocks // 4)
-            while len(jobs := list(app.jobs(limit=1_000))) < total or not all(job.ended for job in jobs):
-                time.sleep(0.05)
-        show(jobs, other.most)
-
-
 if __name__ == "__main__":
-    main()
+    logging.basicConfig(level=logging.ERROR)
+    for name, stage in STAGES.items():
+        app.limits[name].set(max_running=stage.at_once)
+        retry = fl.Retry(max_attempts=stage.attempts, base=60 / options.speed)
+        task = app.task(name=name, retry=retry, limits=[name])(hand_over)
+        task.verify(every=stage.every / options.speed, max_checks=stage.checks, limits=[])(check)
+    for block in range(options.blocks):
+        send("Snos", block, urgent=block == options.blocks - 1)
+    for first in range(0, options.blocks, 4):
+        send("Aggregator", first, urgent=False)
+    with app, app.worker(concurrency=32):
+        total = 5 * options.blocks + -(-options.blocks // 4)
+        while len(jobs := list(app.jobs(limit=1_000))) < total or not all(job.ended for job in jobs):
+            time.sleep(0.05)
+        show(jobs)
