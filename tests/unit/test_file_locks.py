@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import fairlane as fl
-from fairlane.cli.migrate import pending
+from fairlane.cli.migrate import standing
 from fairlane.stores.sqlite.backup import jobs_in
 
 ANOTHER = """
@@ -52,7 +52,7 @@ def restore_from_it(_: fl.Fairlane, folder: Path) -> None:
 
 
 def look_at_its_migrations(app: fl.Fairlane, _: Path) -> None:
-    pending(app)
+    standing(app)
 
 
 def count_its_jobs(_: fl.Fairlane, folder: Path) -> None:

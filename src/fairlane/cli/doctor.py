@@ -14,7 +14,7 @@ import click
 
 from fairlane.cli.configure import shape
 from fairlane.cli.groups import UNHEALTHY, example, store_options
-from fairlane.cli.migrate import pending
+from fairlane.cli.migrate import standing
 from fairlane.cli.output import print_facts, print_json, print_table, safe
 from fairlane.cli.signs import folder_of, leftovers, seen
 from fairlane.cli.stores import Keeper, must_exist
@@ -135,7 +135,7 @@ def examine(app: Keeper, told: dict[str, Any]) -> Iterator[Finding]:
     else:
         told["store"]["file_system"] = file_system(file.resolve())
         yield from about_file(file)
-    _, to_come = pending(app)
+    to_come = standing(app).to_come
     if to_come:
         yield Finding(
             "note", f"{len(to_come)} migrations are to come; the store was not opened: run `fairlane migrate` first"
