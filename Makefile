@@ -3,10 +3,14 @@
 #   make demo    the main job in one command; installs the core alone (make demo ARGS="--jobs 500")
 #   make check   format, lint, types, imports, and the quick tests: before every push
 #   make test    the same, and every test there is
+#   make test-postgres  a quick part on the system's PostgreSQL, or on that of SERVER=/usr/lib/postgresql/15/bin
 #   make soak    everything at once for MINUTES=10: processes killed, stopped, clocks set; then the books are judged
 #   make soak-postgres  trouble of one kind after the other for PostgreSQL: what it costs, and whether anything is lost
+#   make test-pythons  the quick tests with each Python from 3.11 on that is found; environments go into build/pythons
 #   make bench   the benchmarks, one script after the other
+#   make docs    the documentation as a site, in build/site
 #   make format  rewrite the files as `make lint` wants them
+#   make release VERSION=0.2.0  changelog, version, commit, tag; wheel, sdist, SBOM, checksums into dist; publishes nothing
 #   make lock    write requirements/*.txt anew from pyproject.toml
 #   make clean   remove what the other targets made, .venv included
 #
@@ -26,12 +30,15 @@ PYTHON ?=
 ARGS ?=
 # Folders that are not written yet are left out.
 QUICK_TESTS := $(wildcard tests/unit tests/contract tests/property) $(wildcard src/fairlane/domain)
-# Side by side on all cores; what starts, kills or stops processes of its own has the machine to itself.
-ALONE := tests/crash tests/surfaces
-TOGETHER := $(filter-out $(addsuffix /,$(ALONE)),$(wildcard tests/*/)) tests/surfaces/http $(wildcard src/fairlane/domain)
+# Side by side on all cores; what starts, kills or stops processes of its own for long has the machine to itself.
+SURFACES := $(wildcard tests/surfaces/test_*.py tests/surfaces/*/test_*.py)
+LONG := $(addprefix tests/surfaces/,test_cli_worker.py test_demo.py test_postgres_workers.py test_replay.py dashboard/test_browser.py)
+ALONE := tests/crash $(filter $(LONG) tests/surfaces/test_examples%,$(SURFACES))
+TOGETHER := $(filter-out tests/crash/ tests/surfaces/,$(wildcard tests/*/)) $(filter-out $(ALONE),$(SURFACES)) \
+    $(wildcard src/fairlane/domain)
 BENCHES := $(sort $(filter-out bench/_%,$(wildcard bench/*.py)))
 
-.PHONY: demo test check static lint format bench nightly soak soak-postgres docs lock clean core dev
+.PHONY: demo test test-postgres check static lint format bench nightly soak soak-postgres docs lock clean core dev test-pythons release
 
 core: $(CORE)
 dev: $(DEV)
@@ -84,8 +91,29 @@ check: static
 test: static
 	@failed=0; \
 	$(PY) -m pytest -n auto --dist worksteal --doctest-modules $(TOGETHER) $(ARGS) || failed=1; \
-	$(PY) -m pytest --ignore tests/surfaces/http $(ALONE) $(ARGS) || failed=1; \
+	$(PY) -m pytest $(ALONE) $(ARGS) || failed=1; \
+	$(MAKE) --no-print-directory test-postgres || failed=1; \
 	exit $$failed
+
+# The newest of Debian's places, when there is one.
+SERVER ?= $(patsubst %/,%,$(dir $(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/postgres)))))
+ON_SERVER := $(addprefix tests/contract/test_,postgres.py::TestShared postgres_barriers.py transactional_postgres.py)
+test-postgres: $(DEV)
+	$(if $(SERVER),FAIRLANE_TEST_POSTGRES=$(SERVER) $(PY) -m pytest -n auto $(ON_SERVER) $(ARGS),@echo 'SKIPPED: the tests on the PostgreSQL of the system, which has none (on Debian: apt-get install postgresql).')
+
+# What `make check` runs, without what does not depend on the version. -o: linted and typed as if that had been done.
+test-pythons: | $(PY)
+	@set -eu; $(PY) tools/pythons.py | while read -r version python; do \
+	    echo "== Python $$version, $$python"; \
+	    for target in dev check; do \
+	        $(MAKE) --no-print-directory -o static $$target \
+	            VENV=build/pythons/$$version PYTHON="$$python" ARGS='$(ARGS)' </dev/null; \
+	    done; \
+	done
+
+VERSION ?=
+release: $(DEV)
+	@$(if $(VERSION),,echo 'Name the version: make release VERSION=0.2.0' >&2; exit 2;) $(PY) tools/release.py $(VERSION) $(ARGS)
 
 nightly: $(DEV)
 	$(PY) -m pytest --hypothesis-profile=nightly --timeout=1800 tests/property $(ARGS)
@@ -105,8 +133,8 @@ bench: $(CORE)
 	@set -eu; for script in $(BENCHES); do echo "== $$script"; $(PY) "$$script" $(ARGS); done
 	$(if $(BENCHES),,@echo 'No benchmark is written yet.')
 
-docs:
-	@echo 'Not yet: the guides are read as they are, under docs/.'
+docs: $(DEV)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS)
 
 # Hashes and no addresses, so the files work with any index. Runs on the newest versions: make lock ARGS=--upgrade
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -40,7 +40,12 @@ States = StateLike | tuple[StateLike, ...] | list[StateLike] | None
 
 
 class Refused(NamedTuple):
-    """A job that an operation left as it was, and why."""
+    """A job that an operation left as it was.
+
+    Attributes:
+        job_id: Its id.
+        reason: Why.
+    """
 
     job_id: UUID
     reason: str
@@ -337,6 +342,12 @@ class BulkClient(Client):
         **which: Unpack[JobFilters],
     ) -> Steps[Preview]:
         """Return what :meth:`bulk` would mean with the same arguments, and change nothing.
+
+        Args:
+            action: As for :meth:`bulk`, like the rest.
+            state: States that jobs must be in.
+            to: The tier, for ``boost`` and ``set_tier``.
+            which: What jobs must fit.
 
         Raises:
             InvalidValue: An argument breaks a rule.

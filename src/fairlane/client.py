@@ -102,7 +102,16 @@ class Client(Steering):
         args: Mapping[str, Any] | None = None,
         **options: Unpack[JobOptions],
     ) -> NewJob:
-        """Return a job by the name of its task, checked but not stored; see :meth:`enqueue`."""
+        """Return a job by the name of its task, checked but not stored.
+
+        Args:
+            what: Name of its task; as for :meth:`enqueue`, like the rest.
+            args: The named arguments.
+            options: See :class:`~fairlane.options.JobOptions`.
+
+        Raises:
+            InvalidJob: An argument or option breaks a rule; the message names the path, the value and the rule.
+        """
         if not isinstance(what, str | Task):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may not check
             raise InvalidJob(f"a task is named by its name, not {what!r}")
         task = what if isinstance(what, Task) else self.registry.get(what)
@@ -351,7 +360,20 @@ class Client(Steering):
         lease: float = 30.0,
         wait: float = 0.0,
     ) -> Steps[list[PulledClaim]]:
-        """Start up to ``count`` jobs at once, 1 to 1,000; see :meth:`claim`. Claim only what you can start now."""
+        """Start up to ``count`` jobs at once. Claim only what you can start now.
+
+        Args:
+            count: Most jobs, 1 to 1,000.
+            queues: As for :meth:`claim`, like the rest.
+            tasks: Only jobs of these tasks.
+            pool: The pool.
+            lease: How long the right to run each lasts, in seconds.
+            wait: How long to wait for a first job, in seconds.
+
+        Raises:
+            InvalidValue: An argument is outside the range given above.
+            ConfigError: The queues are in different pools.
+        """
         whole("count", count, least=1, most=MAX_PAGE)
         return (yield from pull(self, asked(queues, tasks, pool, count), lease, wait))
 

@@ -215,7 +215,11 @@ class Context:
         return self._holder.transaction(lambda: self._result)
 
     def set_result(self, value: object) -> None:
-        """Say what the job's result is to be, in a :meth:`transaction`; the last word counts."""
+        """Say what the job's result is to be, in a :meth:`transaction`; the last word counts.
+
+        Args:
+            value: The result, as a handler would return it.
+        """
         self._result = value
 
     async def aprogress(self, share: float, note: str = "") -> None:

@@ -42,7 +42,11 @@ class ScheduleInfo:
         when: When its ticks are, in words.
         cron: The expression, with the time zone ``tz``; None for an interval.
         every: The interval, counted from ``anchor``; None for cron.
-        task: What it runs; then the options of its jobs, and its arguments as JSON text.
+        task: What it runs.
+        queue: The queue of its jobs, with their ``tenant``, ``tier``, ``expires_in``, ``expedite`` and ``tags``.
+        args: Their arguments, as JSON text.
+        misfire: What is done about ticks that are late by more than ``grace``.
+        overlap: What is done about a tick while an earlier job is live.
         source: The module that declares it; ``""`` is by hand.
         pause: Who paused it, why and until when.
         next_at: The next tick, were it not paused; None when there is none.
@@ -52,7 +56,7 @@ class ScheduleInfo:
         missed: Ticks that were passed over because they were late; of one gap a thousand at most are counted.
         skipped: Ticks that were passed over because an earlier job was live.
         refused: Ticks whose job the store refused.
-        error: Why the last one was refused, until one is not; else empty.
+        error: Why the last one was refused, until one is not, and ``error_at`` when; else empty.
         created_at: When it was first stored.
         changed_at: When code or people last changed it, and ``changed_by`` whom.
     """

@@ -98,6 +98,10 @@ class Tokens(Homed[Faced]):
     def revoke(self, token_id: str, *, by: str = "") -> Steps[TokenRecord]:
         """Revoke a token, at once and in every process; revoking it again changes nothing. Return its record.
 
+        Args:
+            token_id: Its id, the part of it that ``list`` shows.
+            by: Who does it.
+
         Raises:
             TokenNotFound: There is no such token.
             InvalidValue: An argument is no text that can be an id or a name.

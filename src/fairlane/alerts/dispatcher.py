@@ -37,6 +37,7 @@ class SinkHealth(NamedTuple):
     """How a sink does.
 
     Attributes:
+        name: Its name.
         healthy: Whether its last alert was taken, and it owes no answer beyond the time for one.
         sent: Alerts that it took.
         failed: Attempts that it refused or left unanswered.
@@ -163,6 +164,9 @@ class Alerts:
         """Wait a moment for what is on its way, then send no more; safe to call twice.
 
         After it returns its own thread has ended; a sink's that hangs is a daemon, and nothing it does counts.
+
+        Args:
+            timeout_s: The moment, in seconds.
         """
         self._after_fork()
         if self._thread is not None and not self._closed:

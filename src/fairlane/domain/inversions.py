@@ -59,7 +59,13 @@ class Inversion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgePair(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that has waited much longer than a more urgent one, both waiting still."""
+    """A job that has waited much longer than a more urgent one, both waiting still.
+
+    Attributes:
+        less_urgent: The id of the one that has waited longer, as bytes, and ``less_urgent_tier`` its tier.
+        more_urgent: The id of the more urgent one, and ``more_urgent_tier`` its tier.
+        longer_ms: How much longer, in milliseconds.
+    """
 
     less_urgent: bytes
     less_urgent_tier: Tier

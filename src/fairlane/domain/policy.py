@@ -110,6 +110,10 @@ class Policy:
     def named(name: str, *, ageing_step: float = 60.0) -> Policy:
         """Return the policy called ``name`` with its defaults.
 
+        Args:
+            name: ``"fair"``, ``"strict"`` or ``"fifo"``.
+            ageing_step: Wait that raises a job by one tier, in seconds; above 0. ``fifo`` knows none.
+
         Raises:
             InvalidValue: There is no such policy.
         """
@@ -239,7 +243,12 @@ class LimitRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacities:
-    """How many express jobs may wait, in all and of one named tenant."""
+    """How many express jobs may wait.
+
+    Attributes:
+        express_capacity: In all; 1 or more.
+        express_per_tenant: Of one named tenant; 1 or more.
+    """
 
     express_capacity: int = 20
     express_per_tenant: int = 5

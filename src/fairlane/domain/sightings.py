@@ -103,7 +103,14 @@ class Steered(msgspec.Struct, frozen=True):
 
 
 class WaitRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Waits of the jobs of one tier, queue, tenant and task, in seconds; None where these are taken together."""
+    """Waits of the jobs of one tier, queue, tenant and task, in seconds; None where these are taken together.
+
+    Attributes:
+        jobs: How many there were.
+        mean: Their mean wait.
+        p50: The wait that half of them did not exceed; ``p90`` and ``p99`` likewise.
+        max: The longest.
+    """
 
     tier: int | None = None
     queue: str | None = None

@@ -68,7 +68,12 @@ class ObjectiveRule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 
 
 class Objective(NamedTuple):
-    """What holds for a lane: the longest wait in milliseconds (None: no objective), and what is done beyond it."""
+    """What holds for a lane.
+
+    Attributes:
+        objective_ms: The longest wait, in milliseconds; None: no objective.
+        on_breach: What is done beyond it.
+    """
 
     objective_ms: int | None
     on_breach: OnBreach = "alert"
@@ -255,7 +260,12 @@ def _breach(key: tuple[str, int], held: list[tuple[bool, WaitingLane, Objective]
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why a job waits: the kind, and a sentence for people."""
+    """Why a job waits.
+
+    Attributes:
+        kind: One word, for programs.
+        text: A sentence, for people.
+    """
 
     kind: CauseKind
     text: str

@@ -52,7 +52,12 @@ class KeyHeld(DedupConflict):
 
 
 class Boosted(NamedTuple):
-    """What a boost did: ``boosted``, or ``not_higher`` when the job was at least that urgent already."""
+    """What a boost did.
+
+    Attributes:
+        outcome: ``boosted``, or ``not_higher`` when the job was at least that urgent already.
+        tier: The number of the tier that it has now.
+    """
 
     outcome: Literal["boosted", "not_higher"]
     tier: int
@@ -67,7 +72,12 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many jobs were counted, and whether there are more: counting stops somewhere."""
+    """How many jobs were counted.
+
+    Attributes:
+        count: How many.
+        more: Whether there are more: counting stops somewhere.
+    """
 
     count: int
     more: bool
@@ -118,7 +128,13 @@ class MonitorRecord(NamedTuple):
 
 
 class Backup(NamedTuple):
-    """A backup that was made: where it is, its length in bytes, how many jobs are in it."""
+    """A backup that was made.
+
+    Attributes:
+        path: Where it is.
+        bytes: Its length.
+        jobs: How many jobs are in it.
+    """
 
     path: Path
     bytes: int

@@ -55,6 +55,10 @@ class ManualClock:
             self._elapsed_ms += passed_ms
 
     def step(self, *, seconds: float) -> None:
-        """Set the wall clock forwards or backwards, as an administrator or NTP does, while no time passes."""
+        """Set the wall clock forwards or backwards, as an administrator or NTP does, while no time passes.
+
+        Args:
+            seconds: How far; below 0 is backwards.
+        """
         with self._lock:
             self._now_ms += round(seconds * 1000)

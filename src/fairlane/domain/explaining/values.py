@@ -55,6 +55,10 @@ SHOWN_PLACE: Final = 10_000
 class Figure(msgspec.Struct, frozen=True):
     """A number, or the least that it is: counting stopped there.
 
+    Attributes:
+        value: The number.
+        more: Whether there are more.
+
     Example:
         >>> str(Figure(3)), str(Figure(10_000, more=True))
         ('3', '10,000+')

@@ -1,0 +1,5 @@
+"""A program's own web application."""
+
+from fastapi import FastAPI
+
+web = FastAPI()

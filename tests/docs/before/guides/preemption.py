@@ -1,0 +1,4 @@
+"""What a report writes."""
+
+
+async def write_row(row: int) -> None: ...

@@ -1,0 +1,4 @@
+"""A function that somebody has."""
+
+
+def send(to: str) -> None: ...
