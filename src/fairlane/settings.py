@@ -254,7 +254,7 @@ class Settings:
         file, table = _table(Path.cwd() if folder is None else folder)
         for name, given in table.items():
             if name not in BY_NAME:
-                raise ConfigError(f"{file}: there is no setting {name!r}; there are {', '.join(BY_NAME)}")
+                raise ConfigError(f"{file}: there is no setting {name!r}; {_meant(name)}")
             values[name] = _checked(BY_NAME[name], given, file)
         for setting in SETTINGS:
             told = environment.get(setting.variable, "")
@@ -266,6 +266,14 @@ class Settings:
         known = {setting.variable for setting in SETTINGS}
         unknown = tuple(sorted(name for name in environment if name.startswith(PREFIX) and name not in known))
         return Settings(values, unknown)
+
+
+def _meant(name: str) -> str:
+    """Return which setting somebody may have meant; all of them when none is near."""
+    import difflib  # noqa: PLC0415  only where something is wrong
+
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), BY_NAME, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BY_NAME)}"
 
 
 def _checked(setting: Setting, given: object, source: str) -> Value:

@@ -59,7 +59,10 @@ def test_a_pyproject_of_others_is_no_matter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("concurency = 3", "there is no setting 'concurency'; there are url"),
+        ("concurency = 3", "fairlane.toml: there is no setting 'concurency'; did you mean 'concurrency'?"),
+        ("keep-dead = 3", "there is no setting 'keep-dead'; did you mean 'keep_dead'?"),
+        ("colour = 3", "there is no setting 'colour'; there are url, durability"),
+        ("[fairlane]\nurl = 'sqlite://'", "there is no setting 'fairlane'; there are url"),
         ("concurrency = 0", "fairlane.toml: concurrency is 0"),
         ("concurrency = true", "concurrency must be a whole number"),
         ('lease = "long"', "lease must be a number, not 'long'"),
@@ -72,6 +75,24 @@ def test_a_wrong_file_is_refused(tmp_path: Path, body: str, says: str) -> None:
     with pytest.raises(fl.ConfigError) as refused:
         load(tmp_path)
     assert says in str(refused.value)
+
+
+def test_a_wrong_pyproject_says_where(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.fairlane]\ngrase = 3\n")
+    with pytest.raises(fl.ConfigError) as refused:
+        load(tmp_path)
+    assert str(refused.value) == "pyproject.toml [tool.fairlane]: there is no setting 'grase'; did you mean 'grace'?"
+
+
+def test_every_place_in_its_turn(tmp_path: Path) -> None:
+    """Argument, variable, fairlane.toml, pyproject.toml where there is no fairlane.toml, default."""
+    (tmp_path / "pyproject.toml").write_text("[tool.fairlane]\ngrace = 1\n")
+    assert (load(tmp_path)["grace"], load(tmp_path).source("grace")) == (1.0, "pyproject.toml [tool.fairlane]")
+    (tmp_path / "fairlane.toml").write_text("grace = 2\n")
+    assert load(tmp_path)["grace"] == 2.0
+    assert load(tmp_path, {"FAIRLANE_GRACE": "3"})["grace"] == 3.0
+    assert load(tmp_path, {"FAIRLANE_GRACE": "3"}, grace=4)["grace"] == 4.0
+    assert load(tmp_path / "elsewhere")["grace"] == 25.0
 
 
 def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ def _here(module: str, attribute: str, short_help: str) -> Entry:
 
 COMMANDS: Final = {
     "demo": _here("demo", "demo_command", "See urgent jobs jump the line, in one command."),
+    "init": _here("init", "init_command", "Write a starter: a settings file, and a module with one task."),
     "worker": _here("worker", "worker_command", "Run the jobs of an app, in one process or several."),
     "server": _here("server", "server_command", "Serve the HTTP API and the dashboard."),
     "dev": _here("dev", "dev_command", "Run a server and a worker, and start both again when code changes."),

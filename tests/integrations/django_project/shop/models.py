@@ -1,0 +1,7 @@
+"""A table of the project's own."""
+
+from django.db import models
+
+
+class Order(models.Model):
+    number = models.IntegerField()
