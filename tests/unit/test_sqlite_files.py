@@ -146,10 +146,11 @@ def test_a_damaged_file_is_refused_or_found_out_and_not_changed(tmp_path: Path, 
     else:
         body[4096:8192] = os.urandom(4096)
     path.write_bytes(body)
+    before = set(os.listdir("/proc/self/fd"))
     try:
         store = opened(path)
     except StoreError:
-        pass
+        assert set(os.listdir("/proc/self/fd")) <= before, "what was opened on the way is closed"
     else:
         with contextlib.closing(store):
             assert store.check(), "it was found out neither when it was opened nor when it was checked"

@@ -97,9 +97,9 @@ class Base(Logging):
         self.still = threading.RLock()  # held while we write: a fork waits for it
         self.still_reading = threading.RLock()  # and while we read
         self._one = threading.RLock()  # in memory there is one connection for writing and reading
+        self._raw = connect(path, durability, new=new)  # first: it may refuse, and leaves nothing open then
         self._gate = None if self.folder is None else Gate(self.folder)
         self._bells = None if self.folder is None else Bells(self.folder)
-        self._raw = connect(path, durability, new=new)
         self._own = Statements(self._raw)
         self._statements = queries("sqlite")
         self._db = self._own

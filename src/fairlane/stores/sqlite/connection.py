@@ -86,20 +86,28 @@ def connect(
             cached_statements=STATEMENTS,
             timeout=BUSY_MS / 1000,
         )
-        setconfig = getattr(db, "setconfig", None)  # from Python 3.12 on
-        if setconfig is not None:
-            setconfig(_QPSG, True)
-        db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-        db.execute("PRAGMA temp_store=MEMORY")
-        if reading:
-            db.execute("PRAGMA query_only=ON")
-        else:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute(f"PRAGMA synchronous={durability}")
-            if durability == "full":
-                db.execute("PRAGMA fullfsync=ON")  # macOS alone: its fsync does not reach the platter
-            db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        try:
+            _set_up(db, durability, reading=reading)
+        except BaseException:
+            db.close()
+            raise
         return db
+
+
+def _set_up(db: sqlite3.Connection, durability: Durability, *, reading: bool) -> None:
+    setconfig = getattr(db, "setconfig", None)  # from Python 3.12 on
+    if setconfig is not None:
+        setconfig(_QPSG, True)
+    db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+    db.execute("PRAGMA temp_store=MEMORY")
+    if reading:
+        db.execute("PRAGMA query_only=ON")
+    else:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute(f"PRAGMA synchronous={durability}")
+        if durability == "full":
+            db.execute("PRAGMA fullfsync=ON")  # macOS alone: its fsync does not reach the platter
+        db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
 
 
 @contextmanager
