@@ -11,6 +11,8 @@ import pytest
 import fairlane as fl
 from fairlane.hooks import MOMENTS
 from fairlane.testing.clock import ManualClock
+from fairlane.worker import worker
+from fairlane.worker.notices import LOOK_S, Notices
 
 LONG_S = 10.0
 
@@ -221,3 +223,55 @@ def test_hooks_may_call_the_app(app: fl.Fairlane) -> None:
     with app.worker(concurrency=1):
         first.enqueue()
         assert done.wait(LONG_S)
+
+
+class Held:
+    """A hook that is held in the first call until the worker's end waits for it."""
+
+    def __init__(self, app: fl.Fairlane, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told = 0
+        self.waited_for = threading.Event()
+        self._let_go = threading.Event()
+        monkeypatch.setattr(worker, "TIDY_S", 0.0)
+        close = Notices.close
+
+        def closing(notices: Notices, left_s: Callable[[], float]) -> None:
+            self.waited_for.set()
+            close(notices, left_s)
+
+        monkeypatch.setattr(Notices, "close", closing)
+        app.on_finish(self)
+
+    def __call__(self, event: fl.Event) -> None:
+        if not self.told:
+            assert self.waited_for.wait(LONG_S)
+            for _ in range(5):  # more than one look of the end
+                self._let_go.wait(LOOK_S)
+        self.told += 1
+
+
+def test_an_end_waits_for_hooks_as_long_as_its_grace(app: fl.Fairlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = Held(app, monkeypatch)
+    app.task(name="good")(returns)
+    app.enqueue("good")
+    app.enqueue("good")
+    work(app)
+    assert hook.told == 2
+
+
+def test_an_end_at_once_says_what_it_left_out(
+    app: fl.Fairlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    @app.on_finish
+    def stuck(event: fl.Event) -> None:
+        release.wait(LONG_S)
+
+    app.task(name="good")(returns)
+    app.enqueue("good")
+    app.enqueue("good")
+    monkeypatch.setattr(worker, "TIDY_S", 0.0)
+    app.run_worker(until_idle=True, signals=False, grace=0)
+    release.set()
+    assert "hooks_left_out waiting=1" in caplog.text

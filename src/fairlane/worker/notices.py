@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -17,6 +18,8 @@ from fairlane.worker.attempt import Attempt
 
 log = logging.getLogger("fairlane.worker")
 
+LOOK_S: Final = 0.05
+"""How often the end of a worker, while hooks run, looks whether it is to hurry."""
 MAX_WAITING: Final = 10_000
 """Events that wait for slow hooks; what comes beyond is left out, and logged."""
 
@@ -110,11 +113,16 @@ class Notices:
                 self._thread.start()
             self._line.put(_Notice(event_of(attempt, moment), attempt.claim.fence, moment in doubted))
 
-    def close(self, timeout_s: float) -> None:
-        """Let what waits be told, for at most ``timeout_s``."""
-        if self._thread is not None:
-            self._line.put(None)
-            self._thread.join(timeout_s)
+    def close(self, left_s: Callable[[], float]) -> None:
+        """Let what waits be told, as long as ``left_s()`` leaves time for it."""
+        thread = self._thread
+        if thread is None:
+            return
+        self._line.put(None)
+        while thread.is_alive() and (left := left_s()) > 0:
+            thread.join(min(left, LOOK_S))
+        if thread.is_alive():
+            log.error("hooks_left_out waiting=%d: they took longer than the grace", max(0, self._line.qsize() - 1))
 
     def _run(self) -> None:
         while (notice := self._line.get()) is not None:

@@ -96,6 +96,12 @@ class Drain:
             return 0.0
         return max(0.0, self._wished_at + self._grace_s - now)
 
+    def spare_s(self) -> float:
+        """Return what is left of the grace; 0 when nobody wished for an end, or for one at once."""
+        if self._wished_at is None or self._hurried_at is not None:
+            return 0.0
+        return max(0.0, self._wished_at + self._grace_s - self._clock.monotonic())
+
     def left_s(self) -> float:
         """Return how long the end may still take; 0 when it should be over."""
         now = self._clock.monotonic()

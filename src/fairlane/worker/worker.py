@@ -314,10 +314,11 @@ class _Start:
         def left_s() -> float:
             return max(0.01, until - clock.monotonic())
 
+        self._notices.close(lambda: max(until - clock.monotonic(), self._drain.spare_s()))
+        until = clock.monotonic() + TIDY_S
         self.hands.watch.stop()
         self._maintenance.stop(left_s())
         self._heartbeat.stop(left_s())
-        self._notices.close(left_s())
         self.abandoned = self.hands.close(left_s())
         self._presence.close()
         log.info("worker_stopped worker=%s abandoned=%d", self.worker, self.abandoned)
