@@ -147,4 +147,4 @@ lock: $(PY)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov
-	find src tests $(wildcard bench examples) -type d -name __pycache__ -prune -exec rm -rf {} +
+	find src tests $(wildcard bench examples tools docs) -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -396,14 +396,14 @@ class Fairlane(WatchingClient, Insight, SchedulingClient, BulkClient):
             meter_provider: Makes the metrics; None: likewise.
 
         Raises:
-            ConfigError: OpenTelemetry is not installed: ``pip install fairlane[otel]``.
+            ConfigError: OpenTelemetry is not installed: ``pip install 'fairlane[otel]'``.
         """
         try:
             from fairlane.telemetry import instrument
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("opentelemetry"):
                 raise
-            raise ConfigError("telemetry needs OpenTelemetry: pip install fairlane[otel]") from None
+            raise ConfigError("telemetry needs OpenTelemetry: pip install 'fairlane[otel]'") from None
         instrument(self, tracer_provider=tracer_provider, meter_provider=meter_provider)
 
     # ------------------------------------------------------------------ life

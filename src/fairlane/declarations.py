@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -25,27 +25,42 @@ from fairlane.options import Plan, TierLike, span_ms
 from fairlane.store import Store
 from fairlane.tasks import Registry, Task
 
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+else:
+    from typing import TypedDict
+
 AnyTask = Task[..., Any]
 
 
-class ScheduleOptions(TypedDict, total=False):
-    """Options of a schedule's jobs; see :class:`~fairlane.options.JobOptions`. All may be left out.
-
-    Attributes:
-        queue: Name of the queue; the task's own by default.
-        tenant: On whose behalf; ``"default"`` by default.
-        tier: How urgent; the task's own by default.
-        expires_in: Seconds after its tick was fired from which a job is cancelled instead of started.
-        expedite: Whether it goes to the express lane; a full one refuses the tick.
-        tags: Free words to find it by; ``schedule:NAME`` and ``tick:INSTANT`` are added.
-    """
-
+class _Options(TypedDict, total=False):
     queue: str
     tenant: str
     tier: TierLike
     expires_in: float | None
     expedite: bool
     tags: Sequence[str]
+
+
+# Closed as ``options.JobOptions`` is, for type checkers.
+if not TYPE_CHECKING:
+
+    class ScheduleOptions(_Options, total=False):
+        """Options of a schedule's jobs; all may be left out."""
+
+else:
+
+    class ScheduleOptions(_Options, total=False, closed=True):
+        """Options of a schedule's jobs; see :class:`~fairlane.options.JobOptions`. All may be left out.
+
+        Attributes:
+            queue: Name of the queue; the task's own by default.
+            tenant: On whose behalf; ``"default"`` by default.
+            tier: How urgent; the task's own by default.
+            expires_in: Seconds after its tick was fired from which a job is cancelled instead of started.
+            expedite: Whether it goes to the express lane; a full one refuses the tick.
+            tags: Free words to find it by; ``schedule:NAME`` and ``tick:INSTANT`` are added.
+        """
 
 
 OPTION_NAMES: Final = frozenset(ScheduleOptions.__annotations__)

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from fairlane.owner import Op, Owner
 
@@ -229,7 +229,30 @@ def twin(body: Callable[Concatenate[F, P], Steps[T]]) -> Callable[Concatenate[F,
     return call
 
 
-def later(call: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]:
+F_contra = TypeVar("F_contra", contravariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Twin(Protocol[F_contra, P, T_co]):
+    """What type checkers see of an asynchronous face.
+
+    It is a function. Told so, not all of them bind it to the instance: it is no ``def`` of the class.
+    """
+
+    @overload
+    def __get__(
+        self, instance: None, owner: type[F_contra], /
+    ) -> Callable[Concatenate[F_contra, P], Coroutine[Any, Any, T_co]]: ...
+    @overload
+    def __get__(
+        self, instance: F_contra, owner: type[F_contra] | None = None, /
+    ) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
+    def __get__(self, instance: Any, owner: Any = None, /) -> Any:
+        """Return the call of an instance."""
+        ...
+
+
+def later(call: Callable[Concatenate[F, P], T]) -> Twin[F, P, T]:
     """Make the asynchronous face of a call that :func:`twin` made."""
     body: Callable[Concatenate[F, P], Steps[T]] = call.__wrapped__  # type: ignore[attr-defined]  # functools.wraps set it
 
@@ -240,17 +263,15 @@ def later(call: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], C
     return _named(acall, body)
 
 
-def _named(
-    acall: Callable[Concatenate[F, P], Coroutine[Any, Any, T]], body: Callable[..., object]
-) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]:
+def _named(acall: Callable[Concatenate[F, P], Coroutine[Any, Any, T]], body: Callable[..., object]) -> Twin[F, P, T]:
     name = body.__name__
     acall.__name__ = f"a{name}"
     acall.__qualname__ = f"{body.__qualname__.removesuffix(name)}a{name}"
     acall.__doc__ = f"Do what :meth:`{name}` does, without blocking the event loop."
-    return acall
+    return cast("Twin[F, P, T]", acall)
 
 
-def threaded(call: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]:
+def threaded(call: Callable[Concatenate[F, P], T]) -> Twin[F, P, T]:
     """Make the asynchronous face of a call that takes long, needs no owner and blocks: it has a thread of its own."""
 
     @wraps(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Literal, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 from uuid import UUID
 
 import uuid_utils
@@ -19,6 +19,11 @@ from fairlane.errors import InvalidJob, InvalidValue
 from fairlane.handles import Job, id_of
 from fairlane.instants import instant_ms
 
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+else:
+    from typing import TypedDict
+
 TierLike = Tier | Literal[0, 1, 2, 3, 4, "critical", "high", "normal", "low", "background"]
 """How callers name a tier: the enum, its number, or its name."""
 
@@ -29,29 +34,7 @@ MAX_SPAN_S: Final = 100 * 366 * 86_400.0
 """Longest delay or life of a job that may be asked for: a hundred years."""
 
 
-class JobOptions(TypedDict, total=False):
-    """Options of one job, for ``task.using(...)`` and ``app.enqueue(name, args, ...)``. All may be left out.
-
-    Attributes:
-        queue: Name of the queue, 1 to 255 bytes; the task's own by default.
-        tenant: On whose behalf, 1 to 255 bytes; ``"default"`` by default.
-        tier: How urgent; the task's own by default.
-        delay: Wait before it may run, in seconds; 0 to a hundred years. Not together with ``scheduled_at``.
-        scheduled_at: The instant from which it may run, a datetime with a timezone.
-        expires_in: Seconds after which it is cancelled instead of started; above 0 and above ``delay``.
-        expires_at: The same as an instant; later than ``scheduled_at``. Not together with ``expires_in``.
-        dedup_key: At most one live job per key and queue; 1 to 255 bytes.
-        on_conflict: What happens when a live job holds the key: ``return`` it (default), ``raise`` DedupConflict,
-            ``replace`` it while it has not started, or wait as its ``successor``.
-        dedup_ttl: Seconds for which the key stays taken after the job's end; above 0, needs a ``dedup_key``.
-        after: Jobs, ids or groups that must end first, at most 10,000 jobs; not with ``on_conflict="replace"``.
-        on_failure: What becomes of the job when one of those is dead or cancelled: ``cancel`` it (default), or ``run``
-            it all the same.
-        expedite: Whether it goes to the express lane at once.
-        tags: Free words to find it by, each 1 to 255 bytes.
-        trace: A trace context to hand on (a W3C traceparent), at most 1,024 bytes.
-    """
-
+class _JobOptions(TypedDict, total=False):
     queue: str
     tenant: str
     tier: TierLike
@@ -69,16 +52,53 @@ class JobOptions(TypedDict, total=False):
     trace: str | None
 
 
-class EnqueueOptions(JobOptions, total=False):
-    """Options of one job and how it is stored, for ``task.using(...)`` and ``app.enqueue(name, args, ...)``.
+# Closed (PEP 728), so that an unknown option is a mistake for every type checker; for some it is one anyway. ``typing``
+# has no such thing before Python 3.15.
+if not TYPE_CHECKING:
 
-    Attributes:
-        conn: Your own connection, session or cursor: the job is stored in its transaction, and is there when you
-            commit. psycopg, sqlite3 on the same file, SQLAlchemy, Django; see the guide on transactions. None: in a
-            transaction of its own, at once.
-    """
+    class JobOptions(_JobOptions, total=False):
+        """Options of one job; all may be left out."""
 
-    conn: object
+    class EnqueueOptions(_JobOptions, total=False):
+        """Options of one job and how it is stored; all may be left out."""
+
+        conn: object
+
+else:
+
+    class JobOptions(_JobOptions, total=False, closed=True):
+        """Options of one job, for ``task.using(...)`` and ``app.enqueue(name, args, ...)``. All may be left out.
+
+        Attributes:
+            queue: Name of the queue, 1 to 255 bytes; the task's own by default.
+            tenant: On whose behalf, 1 to 255 bytes; ``"default"`` by default.
+            tier: How urgent; the task's own by default.
+            delay: Wait before it may run, in seconds; 0 to a hundred years. Not together with ``scheduled_at``.
+            scheduled_at: The instant from which it may run, a datetime with a timezone.
+            expires_in: Seconds after which it is cancelled instead of started; above 0 and above ``delay``.
+            expires_at: The same as an instant; later than ``scheduled_at``. Not together with ``expires_in``.
+            dedup_key: At most one live job per key and queue; 1 to 255 bytes.
+            on_conflict: What happens when a live job holds the key: ``return`` it (default), ``raise`` DedupConflict,
+                ``replace`` it while it has not started, or wait as its ``successor``.
+            dedup_ttl: Seconds for which the key stays taken after the job's end; above 0, needs a ``dedup_key``.
+            after: Jobs, ids or groups that must end first, at most 10,000 jobs; not with ``on_conflict="replace"``.
+            on_failure: What becomes of the job when one of those is dead or cancelled: ``cancel`` it (default), or
+                ``run`` it all the same.
+            expedite: Whether it goes to the express lane at once.
+            tags: Free words to find it by, each 1 to 255 bytes.
+            trace: A trace context to hand on (a W3C traceparent), at most 1,024 bytes.
+        """
+
+    class EnqueueOptions(_JobOptions, total=False, closed=True):
+        """Options of one job and how it is stored, for ``task.using(...)`` and ``app.enqueue(name, args, ...)``.
+
+        Attributes:
+            conn: Your own connection, session or cursor: the job is stored in its transaction, and is there when you
+                commit. psycopg, sqlite3 on the same file, SQLAlchemy, Django; see the guide on transactions. None: in a
+                transaction of its own, at once.
+        """
+
+        conn: object
 
 
 OPTION_NAMES: Final = frozenset(JobOptions.__annotations__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypedDict, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast, get_args, overload
 from uuid import UUID
 
 from fairlane.domain.checks import text, whole
@@ -17,6 +17,11 @@ from fairlane.handles import Job
 from fairlane.handles import id_of as id_of  # noqa: PLC0414  it is looked for here
 from fairlane.instants import aware, instant_ms
 from fairlane.options import TierLike, span_ms
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+else:
+    from typing import TypedDict
 
 JobId = UUID | str | Job[Any]
 """How callers name a job."""
@@ -41,26 +46,7 @@ def state_of(value: object) -> State:
     raise InvalidValue(f"state {value!r} is not one of {', '.join(state.label for state in State)}")
 
 
-class DeadFilters(TypedDict, total=False):
-    """What callers say about the jobs that they mean; what is left out or None means any.
-
-    Attributes:
-        queue: Their queue.
-        task: Their task's name.
-        tenant: Their tenant.
-        tier: Their tier.
-        tag: A tag that they have.
-        dedup_key: Their dedup key, in any queue.
-        error: The type of their last error, as it is shown: ``"ValueError"``, ``"smtplib.SMTPException"``.
-        ids: Their ids, at most 1,000.
-        bundle: The id of the group with one result that they belong to.
-        older_than: They were enqueued longer ago than so many seconds.
-        ended_after: They ended at this instant or later, a datetime with a timezone.
-        ended_before: They ended before this instant.
-        q: What their task, tenant, dedup key, one of their tags, or the type or message of their last error contains;
-            ASCII letters in either case, at most 255 bytes.
-    """
-
+class _Filters(TypedDict, total=False):
     queue: str | None
     task: str | None
     tenant: str | None
@@ -76,14 +62,47 @@ class DeadFilters(TypedDict, total=False):
     q: str | None
 
 
-class JobFilters(DeadFilters, total=False):
-    """The same, and a group of dead jobs.
+# Closed as ``options.JobOptions`` is, for type checkers.
+if not TYPE_CHECKING:
 
-    Attributes:
-        fingerprint: What dead jobs have in common; see ``app.dead.groups()``.
-    """
+    class DeadFilters(_Filters, total=False):
+        """What callers say about the jobs that they mean; what is left out or None means any."""
 
-    fingerprint: str | None
+    class JobFilters(_Filters, total=False):
+        """The same, and a group of dead jobs."""
+
+        fingerprint: str | None
+
+else:
+
+    class DeadFilters(_Filters, total=False, closed=True):
+        """What callers say about the jobs that they mean; what is left out or None means any.
+
+        Attributes:
+            queue: Their queue.
+            task: Their task's name.
+            tenant: Their tenant.
+            tier: Their tier.
+            tag: A tag that they have.
+            dedup_key: Their dedup key, in any queue.
+            error: The type of their last error, as it is shown: ``"ValueError"``, ``"smtplib.SMTPException"``.
+            ids: Their ids, at most 1,000.
+            bundle: The id of the group with one result that they belong to.
+            older_than: They were enqueued longer ago than so many seconds.
+            ended_after: They ended at this instant or later, a datetime with a timezone.
+            ended_before: They ended before this instant.
+            q: What their task, tenant, dedup key, one of their tags, or the type or message of their last error
+                contains; ASCII letters in either case, at most 255 bytes.
+        """
+
+    class JobFilters(_Filters, total=False, closed=True):
+        """As :class:`DeadFilters`, and a group of dead jobs.
+
+        Attributes:
+            fingerprint: What dead jobs have in common; see ``app.dead.groups()``.
+        """
+
+        fingerprint: str | None
 
 
 _TEXTS: Final = ("queue", "task", "tenant", "tag", "dedup_key", "fingerprint", "error")

@@ -42,4 +42,16 @@ def mistakes(job: fl.Job[str]) -> None:
     first.enqueue(app, 5)  # mistake 7: the context is not passed
     number: int = job.result()  # mistake 8: wrong type of a result
     app.queues["mail"].set(max_runing=5)  # mistake 9: unknown rule
+    app.enqueue("mail.send", {}, tenat="acme")  # mistake 12: unknown option, by name
+    app.jobs(tenat="acme")  # mistake 13: unknown filter
+    app.dead.replay(quue="mail")  # mistake 14: unknown filter of dead jobs
+    assert number
+
+
+async def mistakes_of_twins(job: fl.Job[str]) -> None:
+    await send_email.aenqueue(5)  # mistake 15: wrong type
+    await app.aget()  # mistake 16: missing argument
+    await job.aresult(timout=5)  # mistake 17: unknown argument
+    number: int = await job.aresult()  # mistake 18: wrong type of a result
+    await app.queues["mail"].aset(max_running="5")  # mistake 19: wrong type of a rule
     assert number

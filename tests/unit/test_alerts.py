@@ -365,7 +365,7 @@ def test_without_the_extra_health_says_what_to_install(made: Any, monkeypatch: p
     alerts = made(AppriseSink("json://127.0.0.1/"))
     alerts.send(alert())
     assert alerts.drain(LONG_S)
-    assert "pip install fairlane[alerts]" in health(alerts, "json#1").error
+    assert "pip install 'fairlane[alerts]'" in health(alerts, "json#1").error
 
 
 # ---------------------------------------------------------------- settings

@@ -7,6 +7,7 @@ import random
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def test_unknown_operations(app):
 def test_every_operation_is_on_record(app):
     dead(app, 2)
     app.bulk("retry", state="dead", by="ann", reason="fixed").cancel(by="bob")
-    with sqlite3.connect(app.url.removeprefix("sqlite:///")) as db:
+    with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"))) as db:
         rows = db.execute("SELECT what, by, reason FROM audit ORDER BY id").fetchall()
     assert rows == [("bulk retry", "ann", "fixed"), ("cancel bulk retry", "bob", "")]
 

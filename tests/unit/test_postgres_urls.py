@@ -153,7 +153,7 @@ def test_without_psycopg_it_is_said_what_to_install(hide: str, environment: dict
         [sys.executable, "-c", HIDDEN.format(hide=hide)], capture_output=True, text=True, env=environment, cwd=tmp_path,
         check=True,
     )  # fmt: skip
-    assert "pip install fairlane[postgres]" in done.stdout
+    assert "pip install 'fairlane[postgres]'" in done.stdout
     assert "'postgresql://me:***@db/jobs'" in done.stdout
 
 

@@ -106,7 +106,7 @@ class AppriseSink:
         try:
             import apprise  # type: ignore[import-untyped, unused-ignore]  # noqa: PLC0415  an extra
         except ModuleNotFoundError:
-            raise ConfigError("alerts by Apprise need: pip install fairlane[alerts]") from None
+            raise ConfigError("alerts by Apprise need: pip install 'fairlane[alerts]'") from None
         api: Any = apprise  # Any: it has no types
         if self._target is None:
             target = api.Apprise()

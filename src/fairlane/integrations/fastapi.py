@@ -1,6 +1,6 @@
 """Fairlane in a FastAPI app: a worker for as long as the app lives, the HTTP API under a prefix, and a dependency.
 
-Needs FastAPI; :func:`mount` needs the rest of the extra ``server`` too: ``pip install fairlane[server]``.
+Needs FastAPI; :func:`mount` needs the rest of the extra ``server`` too: ``pip install 'fairlane[server]'``.
 """
 
 from __future__ import annotations

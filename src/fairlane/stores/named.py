@@ -62,7 +62,7 @@ def _checked(url: str) -> str:
         if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("psycopg"):
             raise
         raise ConfigError(
-            f"{without_password(url)!r}: PostgreSQL needs psycopg: pip install fairlane[postgres] ({error})"
+            f"{without_password(url)!r}: PostgreSQL needs psycopg: pip install 'fairlane[postgres]' ({error})"
         ) from None
     return checked(url)
 
