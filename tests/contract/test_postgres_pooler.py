@@ -1,5 +1,8 @@
 """B50: through a pooler that changes the connection after each transaction, with ``pooled=yes``.
 
+This one is stricter than PgBouncer (``test_postgres_pgbouncer.py``), which gives a client the connection that it had
+before as long as that is free: what must not be kept between two transactions shows here.
+
 The part of the contract about several programs at once runs here, and all of it with ``WHOLE_CONTRACT=1``.
 """
 

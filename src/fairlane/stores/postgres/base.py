@@ -31,14 +31,16 @@ from fairlane.stores.postgres.connection import (
     PLANS,
     Address,
     Statements,
+    alive,
     connect,
+    ended,
     lost,
     raise_translated,
     translated,
 )
 from fairlane.stores.postgres.fate import was_carried_out
 from fairlane.stores.postgres.life import LOST_S, Lives
-from fairlane.stores.tables.explaining import Follower
+from fairlane.stores.postgres.tail import Tail
 from fairlane.stores.tables.ground import (
     LANE_COUNTS,
     LOG_INSERT,
@@ -49,11 +51,10 @@ from fairlane.stores.tables.ground import (
     RELOAD,
     Db,
     Ground,
-    Replica,
+    Rows,
 )
 
 INBOX_COPY: Final = "inbox_copy"
-INBOX_UNREAD: Final = "inbox_unread"
 INBOX_INSERT: Final = "inbox_insert"
 INBOX_PRUNE: Final = "inbox_prune"
 POOLED: Final = tuple(
@@ -61,65 +62,6 @@ POOLED: Final = tuple(
     for name, value in {"lock_timeout": BUSY_MS, "idle_in_transaction_session_timeout": IDLE_MS, **PLANS}.items()
 )
 """What gives a transaction behind a pooler the settings that our own connections have."""
-
-
-class Seen:
-    """What was visible to the transaction that wrote the log's last row; nothing, if there is no row yet."""
-
-    __slots__ = ("text", "values")
-
-    def __init__(self, text: str | None) -> None:
-        self.text = text
-        _, before, running = ("0:0:" if text is None else text).split(":")
-        self.values: Mapping[str, Any] = {
-            "before": before,
-            "running": [] if not running else running.split(","),
-        }
-
-
-class Tail(Replica):
-    """A replica that knows of the inbox."""
-
-    _seen: Seen
-    _floor: int = 0
-    _of_another: bool = False
-
-    def _probe(self) -> tuple[int, int | None, int | None]:
-        """Return the log's last row, when the first lease lapses, when the first timer is due; once a transaction."""
-        if self._probed is None:
-            return self._found(self._x(PROBE).fetchone())
-        return self._probed
-
-    def _found(self, row: tuple[Any, ...]) -> tuple[int, int | None, int | None]:  # Any: the database's own types
-        last, lapse_ms, timer_ms, seen, self._floor, self._of_another = row
-        self._seen = Seen(seen)
-        self._probed = (last or 0, lapse_ms, timer_ms)
-        return self._probed
-
-    def _unread(self, db: Db) -> list[str]:
-        """Return the events of what no row of the log contains yet."""
-        seen = Seen(db.execute(PROBE).fetchone()[3])
-        return [body for (body,) in db.execute(INBOX_UNREAD, seen.values).fetchall()]
-
-
-class PostgresFollower(Tail, Follower):
-    """Follows the state on a connection that only reads; what the log does not contain yet is loaded each time."""
-
-    _beyond = False
-
-    def _rows_after(self, db: Db, version: int) -> list[tuple[int, int, str]]:
-        """Return number, kind and body of what was logged after a row, then of what will be."""
-        rows = super()._rows_after(db, version)
-        unread = self._unread(db)
-        self._beyond = bool(unread)
-        last = rows[-1][0] if rows else version
-        return rows + [(last + place, PLAIN, body) for place, body in enumerate(unread, 1)]
-
-    def _catch_up(self) -> None:
-        """Replay what was logged since; what was beyond the log has its place there now, or others do."""
-        if self._beyond or self._unread(self._db):
-            self._mirror = None
-        super()._catch_up()
 
 
 class Transaction:
@@ -192,8 +134,7 @@ class Base(Tail, Ground):
     def _reading_connection(self) -> Statements:
         if self._closed:
             raise StoreError("the store is closed")
-        if self._reader is None or self._reader.raw.closed:
-            self._reader = Statements(connect(self.address), self.address.schema)
+        self._reader = alive(self._reader, self.address)
         return self._reader
 
     @contextmanager
@@ -230,11 +171,7 @@ class Base(Tail, Ground):
     def begin_light(self) -> None:
         """Begin a transaction that waits for no other; the state in memory is out of its reach."""
         try:
-            self._open()
-            with self._raw.pipeline():
-                for statement in self._begin_light:
-                    self._raw.execute(statement)
-                look = self._x("light_look")
+            (look,) = self._ask_first(self._begin_light, "light_look")
             self._writer_thread = threading.get_ident()
             self._fresh_look()
             self._bounded, self._clock_ms, self._number, *self._mark = look.fetchone()
@@ -248,17 +185,33 @@ class Base(Tail, Ground):
     def _open(self) -> None:
         if self._closed:
             raise StoreError("the store is closed")
-        if self._raw.closed:
+        if ended(self._raw):
             self._connect_again()
+
+    def _ask_first(self, begin: Sequence[bytes], *names: str) -> list[Rows]:
+        """Begin a transaction with its first questions, in one round trip; when the connection has ended, on another.
+
+        Nobody is told of the loss: of what was said on the old one, the server keeps nothing.
+        """
+        self._open()
+        for again in (False, True):
+            try:
+                with self._raw.pipeline():
+                    for statement in begin:
+                        self._raw.execute(statement)
+                    answers = [self._x(name) for name in names]
+            except psycopg.Error as error:
+                if again or not lost(error):
+                    raise
+                self._connect_again()
+            else:
+                return answers
+        raise AssertionError("it was tried twice")
 
     def begin(self) -> None:
         """Take the gate, and catch up with the log."""
         try:
-            self._open()
-            with self._raw.pipeline():
-                for statement in self._begin:
-                    self._raw.execute(statement)
-                probe, awake = self._x(PROBE), self._x("awake")
+            probe, awake = self._ask_first(self._begin, PROBE, "awake")
             self._writer_thread = threading.get_ident()
             self._fresh_look()
             self._copied = False
@@ -288,6 +241,7 @@ class Base(Tail, Ground):
         self._copied = True
 
     def _connect_again(self) -> None:
+        self._raw.close()
         self._raw = connect(self.address)
         self._own = Statements(self._raw, self.address.schema)
         self._db = self._own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -12,6 +13,7 @@ from urllib.parse import unquote
 import psycopg
 from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
 from fairlane.errors import ConfigError, StoreBusy, StoreError, StoreFull
@@ -46,7 +48,9 @@ MAX_SCHEMA: Final = 63
 _SCHEMA: Final = re.compile(r"^[a-z_][a-z0-9_]*$")
 _FULL: Final = frozenset({"53100", "58030"})  # disk full, I/O error
 _BUSY: Final = frozenset({"55P03", "57014"})  # lock not available, a statement's time is over
-_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "08000", "08003", "08006"})  # shutdown, crash, no connection
+_ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006", "08P01"})
+"""Shutdown, crash, idle for too long, no connection; the last is what PgBouncer says of all of them."""
+_OF_POOLER: Final = "unsupported startup parameter"
 _CONFLICT: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 
@@ -208,18 +212,23 @@ def connect(address: Address) -> psycopg.Connection[Any]:
     """Open a connection with our settings.
 
     Raises:
+        ConfigError: A pooler answers, and the URL does not say so.
         StoreError: The server cannot be reached, or refuses.
     """
     with translated("connect to the database"):
-        raw: psycopg.Connection[Any] = psycopg.connect(
-            address.url,
-            autocommit=True,
-            client_encoding="utf8",
-            prepare_threshold=None if address.pooled else 2,
-            context=_Context(),
-            **watched(address, lock_timeout=BUSY_MS, idle_in_transaction_session_timeout=IDLE_MS, **PLANS),
-        )
-    return raw
+        try:
+            return psycopg.Connection[Any].connect(
+                address.url,
+                autocommit=True,
+                client_encoding="utf8",
+                prepare_threshold=None if address.pooled else 2,
+                context=_Context(),
+                **watched(address, lock_timeout=BUSY_MS, idle_in_transaction_session_timeout=IDLE_MS, **PLANS),
+            )
+        except psycopg.OperationalError as error:
+            if not address.pooled and _OF_POOLER in str(error):
+                raise ConfigError(f"a pooler answers: say pooled=yes in {without_password(address.url)!r}") from error
+            raise
 
 
 class _Context:
@@ -233,6 +242,29 @@ def lost(error: BaseException) -> bool:
     """Return whether an error tells that the connection has ended, whatever else was to come of it."""
     code = error.sqlstate if isinstance(error, psycopg.OperationalError) else ""
     return code is None or code in _ENDED
+
+
+def ended(raw: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Return whether a connection has ended while nobody used it, as far as this machine knows: nothing is sent.
+
+    A server that was asked nothing says nothing but that it ends the connection.
+    """
+    if raw.closed:
+        return True
+    if raw.info.transaction_status != TransactionStatus.IDLE:
+        return False
+    unread = select.poll()
+    unread.register(raw.fileno(), select.POLLIN)
+    return bool(unread.poll(0))
+
+
+def alive(db: Statements | None, address: Address) -> Statements:
+    """Return a connection that has not ended: the one that there is, or a new one."""
+    if db is not None and not ended(db.raw):
+        return db
+    if db is not None:
+        db.raw.close()
+    return Statements(connect(address), address.schema)
 
 
 @contextmanager

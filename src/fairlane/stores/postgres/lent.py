@@ -27,7 +27,7 @@ from fairlane.errors import DedupConflict, InvalidJob, InvalidValue, StoreBusy, 
 from fairlane.store.lending import Ask, Database, Declares, Loan, Say, Script, StoredWith
 from fairlane.stores._mirror import encode
 from fairlane.stores._queries import query
-from fairlane.stores.postgres.connection import Address, in_schema, translated
+from fairlane.stores.postgres.connection import Address, ended, in_schema, translated
 from fairlane.stores.postgres.keys import Keyed, lock_of
 from fairlane.stores.postgres.lighter import CLOCK_LAG_MS
 from fairlane.stores.postgres.loans import Loans, PostgresLoan
@@ -223,7 +223,7 @@ class Lent(Keyed):
             raise StoreError("the store is closed")
         if self._beside is None:
             self._beside = self.sibling()
-        elif self._beside._raw.closed:  # another server may answer now, which lacks the last lanes
+        elif ended(self._beside._raw):  # another server may answer now, which lacks the last lanes
             self._beside._lane_ids.clear()
             self._beside._lane_keys.clear()
         self._beside._open()

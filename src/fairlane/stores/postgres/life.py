@@ -16,7 +16,7 @@ import psycopg
 
 from fairlane.clock import SystemClock
 from fairlane.errors import FairlaneError
-from fairlane.stores.postgres.connection import Address, Statements, connect
+from fairlane.stores.postgres.connection import Address, Statements, alive
 
 RENEW_S: Final = 3.0
 """How often signs of life are renewed."""
@@ -108,8 +108,7 @@ class Lives:
             self.close()
 
     def _statements(self) -> Statements:
-        if self._db is None or self._db.raw.closed:
-            self._db = Statements(connect(self._address), self._address.schema)
+        self._db = alive(self._db, self._address)
         return self._db
 
     def _run(self) -> None:

@@ -74,11 +74,12 @@ class Lighter(Running, Base):
 
         Were every transaction to move it, each would wait for the one before. A light one moves it beside, and only
         when it lags: so arrivals go back by that much at most, where a caller's clock differs from the database's.
+        Behind a pooler it moves it itself: were all connections held by some that want a second one, none would go on.
         """
         if not self._light:
             return super()._arrival_clock(now_ms)
         if now_ms - self._clock_ms >= CLOCK_LAG_MS:
-            with self.beside("move the clock of arrivals") as db:
+            with (self.reading if self.address.pooled else self.beside)("move the clock of arrivals") as db:
                 row = db.execute("clock_ahead", {"now_ms": now_ms}).fetchone()
             self._clock_ms = self._clock_ms if row is None else row[0]
         return max(self._clock_ms, now_ms)
@@ -95,6 +96,8 @@ class Lighter(Running, Base):
 
     def _make_lane(self, key: LaneKey) -> None:
         """Make a lane beside; whoever makes the same just now may wait for a claim that this transaction has ended."""
+        if self.address.pooled:
+            raise NeedsGate("a pooler may have no second connection, and behind the gate none is needed")
         try:
             with self.beside("make a lane") as db, db.raw.transaction():
                 db.raw.execute(b"SET LOCAL lock_timeout = %d" % LANE_MS)

@@ -19,6 +19,7 @@ from fairlane.stores._queries import query
 from fairlane.stores.postgres.connection import (
     Address,
     connect,
+    ended,
     in_schema,
     lost,
     raise_translated,
@@ -78,8 +79,9 @@ class Loans:
                     conn = self._kept.pop() if self._kept else None
                 if conn is None:
                     return psycopg.Connection.connect(**self._how())
-                if not conn.closed:
+                if not ended(conn):
                     return conn
+                conn.pgconn.finish()
 
     def give(self, conn: Sync) -> None:
         """Take a connection back; raises nothing."""
@@ -116,8 +118,9 @@ class Loans:
                     conn = kept.pop() if kept else None
                 if conn is None:
                     return await psycopg.AsyncConnection.connect(**self._how())
-                if not conn.closed:
+                if not ended(conn):
                     return conn
+                conn.pgconn.finish()
 
     async def agive(self, conn: Async) -> None:
         """Do what :meth:`give` does, without blocking the event loop."""

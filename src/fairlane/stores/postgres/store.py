@@ -13,12 +13,13 @@ from fairlane.errors import StoreError, StoreVersion
 from fairlane.failpoints import failpoint
 from fairlane.stores._migrate import Migration, migrations
 from fairlane.stores._mirror import RULE_NUMBERS
-from fairlane.stores.postgres.base import Base, PostgresFollower
+from fairlane.stores.postgres.base import Base
 from fairlane.stores.postgres.connection import address_of, in_schema, translated
 from fairlane.stores.postgres.lent import Lent
+from fairlane.stores.postgres.tail import PostgresFollower
 from fairlane.stores.tables.access import Access
 from fairlane.stores.tables.explaining import Explaining, Follower
-from fairlane.stores.tables.ground import Db
+from fairlane.stores.tables.ground import PROBE, SETTINGS, Db
 from fairlane.stores.tables.operating import Operating
 from fairlane.stores.tables.preempting import Preempting
 from fairlane.stores.tables.running import CLAIM
@@ -89,6 +90,12 @@ class PostgresStore(Lent, Operating, Watching, Explaining, Preempting, Access, S
         Raises:
             ConfigError: The store was created with others.
         """
+        with translated("read the settings"):
+            if self._x(SETTINGS).fetchall():
+                self._agree(policy, capacities)
+                *_, of_another = self._x(PROBE).fetchone()
+                if not of_another:  # so a store can be opened where nobody may write
+                    return
         with self.transaction():
             self._agree(policy, capacities)
 
