@@ -5,6 +5,7 @@ Each pass is bounded and safe to repeat, at any time and in any number of proces
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ RESCUE_EVERY_S: Final = 1.0
 RESCUE_BATCH: Final = 100
 PREEMPT_EVERY_S: Final = 0.5
 """With the second that urgent work waits first, and what a handler takes to stop, it starts within two seconds."""
+IDLE_PREEMPTS: Final = 20
+"""Of so many passes, one that runs nothing makes one."""
 PRUNE_EVERY_S: Final = 60.0
 PRUNE_BATCH: Final = 500
 MOST_SURPLUS: Final = 100_000
@@ -71,7 +74,8 @@ def rescue(
 ) -> int:
     """Take back the jobs of workers that are gone and of leases that ran out, and return how many.
 
-    Batch by batch, each a transaction of its own, so that others are not held up.
+    Batch by batch, each a transaction of its own, so that others are not held up. While there is nothing to take back
+    this is a look without a transaction.
 
     Args:
         owner: Owner of the store.
@@ -82,16 +86,20 @@ def rescue(
     def batch() -> int:
         return owner.call(lambda store, now_ms: store.rescue(now_ms, limit=RESCUE_BATCH) if ready() else 0)
 
+    if not owner.read(lambda store, now_ms: store.may_rescue(now_ms)):
+        return 0
     return _in_batches(batch, RESCUE_BATCH, going_on)
 
 
 def preempt(owner: Owner) -> int:
     """Ask running jobs to give way to urgent ones that only slots hold back, and return how many.
 
-    While no CRITICAL or express job waits, or no task gives way, this is a transaction with one look at two indexes:
-    about 0.08 ms, of which the look is 0.01 ms, twice a second in each process that has a worker. Else it takes a step
-    for each running job and each lane with CRITICAL work, whatever else waits: 3 ms for 200 and 1,000 of them.
+    While no CRITICAL or express job waits, or no task gives way, this is one look at two indexes without a transaction:
+    about 0.01 ms, twice a second in each process that has a worker. Else it takes a step for each running job and each
+    lane with CRITICAL work, whatever else waits: 3 ms for 200 and 1,000 of them.
     """
+    if not owner.read(lambda store, _: store.may_preempt()):
+        return 0
     return owner.call(lambda store, now_ms: store.preempt(now_ms))
 
 
@@ -208,6 +216,8 @@ class Maintenance(Rounds):
         retention: How long jobs are kept; None for the defaults.
         rng: Source of jitter.
         ready: Asked before each rescue; one that is not ready leaves it to the next pass.
+        busy: Whether this process runs something that may be asked to give way. One that does not looks for such
+            wishes only now and then: those that run something do.
     """
 
     def __init__(
@@ -217,6 +227,7 @@ class Maintenance(Rounds):
         *,
         rng: random.Random | None = None,
         ready: Callable[[], bool] = lambda: True,
+        busy: Callable[[], bool] = lambda: True,
     ) -> None:
         rng = random.Random() if rng is None else rng
         kept = Retention() if retention is None else retention
@@ -224,6 +235,11 @@ class Maintenance(Rounds):
 
         def going_on() -> bool:
             return not self._stopping.is_set()
+
+        passes = itertools.count()
+
+        def preempting() -> int:
+            return preempt(owner) if busy() or not next(passes) % IDLE_PREEMPTS else 0
 
         prunes = Chore(
             "prune", lambda: prune(owner, kept, going_on=going_on), every_s=PRUNE_EVERY_S, jitter=0.5, rng=rng
@@ -238,7 +254,7 @@ class Maintenance(Rounds):
                 jitter=0.1,
                 rng=rng,
             ),
-            Chore("preempt", lambda: preempt(owner), every_s=PREEMPT_EVERY_S, jitter=0.1, rng=rng),
+            Chore("preempt", preempting, every_s=PREEMPT_EVERY_S, jitter=0.1, rng=rng),
             Chore("operate", operating.work, every_s=operating.every_s, jitter=0.1, rng=rng),
             prunes,
         )

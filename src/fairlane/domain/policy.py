@@ -32,7 +32,8 @@ class Policy:
         risen_every: Every how many starts one belongs to risen jobs; 0 turns the guarantee off.
         urgent_share: Share of the declared slots that one tenant's urgent jobs may fill first; above 0, at most 1.
         max_lag_us: How far below the pool's virtual time a tenant may start, in worker-microseconds at weight 1.
-        unknown_run_us: Expected run time where nothing has run yet, in microseconds.
+        unknown_run_us: Expected run time where nothing has run yet, in microseconds. Short: what a guess is too long is
+            given back to its tenant, but the pool's time, where newcomers begin, stays where the guess has moved it.
     """
 
     kind: Kind = "fair"
@@ -42,7 +43,7 @@ class Policy:
     risen_every: int = 8
     urgent_share: float = 0.25
     max_lag_us: int = 600 * SECOND_US
-    unknown_run_us: int = SECOND_US
+    unknown_run_us: int = 10_000
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):

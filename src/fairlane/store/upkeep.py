@@ -19,6 +19,14 @@ class Upkeep(Protocol):
         """Take back up to ``limit`` jobs of workers that are gone and of leases that ran out; return how many."""
         ...
 
+    def may_rescue(self, now_ms: int) -> bool:
+        """Return whether :meth:`rescue` would find something: a look without a transaction, made by who is idle."""
+        ...
+
+    def may_preempt(self) -> bool:
+        """Return whether :meth:`preempt` may find something; likewise."""
+        ...
+
     def preempt(
         self,
         now_ms: int,

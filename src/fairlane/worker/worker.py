@@ -252,7 +252,9 @@ class _Start:
         self._notices = Notices(hooks, owner)
         self._heartbeat = Heartbeat(owner, self.hands.attempts, options.lease_ms)
         self.hands.watch.ask = self._heartbeat.at_once
-        self._maintenance = Maintenance(owner, retention, rng=rng, ready=lambda: not self.hands.overdue())
+        self._maintenance = Maintenance(
+            owner, retention, rng=rng, ready=lambda: not self.hands.overdue(), busy=lambda: bool(self.hands.held)
+        )
         self.dispatcher = Dispatcher(
             owner,
             registry,

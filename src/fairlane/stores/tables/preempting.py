@@ -22,6 +22,11 @@ PREEMPT_ASK: Final = named("preempt_ask")
 class Preempting(Rules):
     """Asks running jobs to give way."""
 
+    def may_preempt(self) -> bool:
+        """Return whether a pass may find something; see the protocol."""
+        with self.reading("look for urgent work that waits") as db:
+            return bool(db.execute(PREEMPT_PROBE).fetchone()[0])
+
     def preempt(
         self,
         now_ms: int,

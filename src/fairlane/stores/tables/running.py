@@ -346,6 +346,14 @@ class Running(Writing):
 
     # ------------------------------------------------------------------ rescue
 
+    def may_rescue(self, now_ms: int) -> bool:
+        """Return whether a rescue would find something; see the protocol."""
+        with self.snapshot("look for jobs that nobody runs") as db:
+            if db.execute(LAPSED, {"now_ms": now_ms, "most": 1}).fetchall():
+                return True
+            workers = {worker for name in (WORKER_IDS, ORPHANED) for (worker,) in db.execute(name).fetchall()}
+            return not workers <= set(self.alive(workers))
+
     def rescue(self, now_ms: int, *, limit: int) -> int:
         """Take back jobs that nobody runs any more; see the protocol."""
         rescued = self._rescue_lapsed(now_ms, limit)

@@ -37,7 +37,7 @@ Rows = Mapping[str, Sequence[tuple[object, ...]]]
 
 LEASE_MS: Final = 30_000
 RUN_MS: Final = 1_000
-"""Run time of a job unless a test says otherwise: what a store expects where nothing has run yet."""
+"""Run time of a job unless a test says otherwise."""
 
 _numbers = count(1)
 
@@ -291,18 +291,24 @@ class Bench:
         )
 
     def rescue(self, *, limit: int = 1_000) -> int:
-        """Take back what nobody renews."""
-        return self.write(lambda store, now_ms: store.rescue(now_ms, limit=limit))
+        """Take back what nobody renews; whoever looked before would have known."""
+        expected = self.store.may_rescue(self.now_ms)
+        done = self.write(lambda store, now_ms: store.rescue(now_ms, limit=limit))
+        assert expected or not done
+        return done
 
     def notice(self) -> None:
         """Look at timers, and at what ends have yet to tell, as every claim does."""
         self.write(lambda store, now_ms: store.notice(now_ms))
 
     def preempt(self, *, after_ms: int = 1_000, max_preemptions: int = 3, limit: int = 100) -> int:
-        """Ask running jobs to give way."""
-        return self.write(
+        """Ask running jobs to give way; whoever looked before would have known."""
+        expected = self.store.may_preempt()
+        asked = self.write(
             lambda store, now_ms: store.preempt(now_ms, after_ms=after_ms, max_preemptions=max_preemptions, limit=limit)
         )
+        assert expected or not asked
+        return asked
 
     def lapse(self) -> None:
         """Let every lease given with the default length run out."""

@@ -77,7 +77,7 @@ class OperationsContract(Contract):
         dead(b, 4, tenant="noisy")
         b.finish(b.operate("retry", tenant="noisy"))
         b.fill({"a": 4})
-        assert sorted(b.tenants(4)) == ["a", "a", "noisy", "noisy"] or b.tenants() != "noisy" * 4
+        assert b.tenants(4).count("a") >= 2
 
     def test_retry_into_another_tier(self, b: Bench) -> None:
         """Jobs may come back less urgent than they were."""
