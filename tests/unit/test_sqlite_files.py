@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -259,3 +260,18 @@ def test_a_foreign_lock_that_lasts_too_long_raises_busy_and_then_all_is_well(
     assert [claim is not None for claim in claims] == [True, True, False], "the refused one stored nothing"
     assert app.owner.call(lambda store, now_ms: store.check()) == []
     app.close()
+
+
+def test_many_may_open_a_new_file_at_once(tmp_path: Path):
+    """SQLite gives up at once, and not after a while, when two connections make a file's log at the same time."""
+    many = 4
+    start = threading.Barrier(many)
+
+    def opening(path: Path) -> None:
+        start.wait()
+        opened(path).close()
+
+    with ThreadPoolExecutor(many) as pool:
+        for number in range(40):
+            for one in [pool.submit(opening, tmp_path / f"{number}.db") for _ in range(many)]:
+                one.result()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
+from fairlane.clock import SystemClock
 from fairlane.errors import ConfigError, StoreBusy, StoreError, StoreFull
 
 Durability = Literal["full", "normal"]
 
 BUSY_MS: Final = 10_000
 """How long a writer waits for a program that holds the file without using our gate."""
+PAUSE_S: Final = 0.005
+"""Between two tries to be the first connection to a file."""
 CHECKPOINT_PAGES: Final = 4_000
 CACHE_KIB: Final = 32 * 1024
 STATEMENTS: Final = 512
@@ -103,11 +107,25 @@ def _set_up(db: sqlite3.Connection, durability: Durability, *, reading: bool) ->
     if reading:
         db.execute("PRAGMA query_only=ON")
     else:
-        db.execute("PRAGMA journal_mode=WAL")
+        _write_ahead(db)
         db.execute(f"PRAGMA synchronous={durability}")
         if durability == "full":
             db.execute("PRAGMA fullfsync=ON")  # macOS alone: its fsync does not reach the platter
         db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Have a database write ahead. Where two connections want to be the first, SQLite waits for neither: so we do."""
+    clock = SystemClock()
+    until = clock.monotonic() + BUSY_MS / 1000
+    pause = threading.Event()
+    while db.execute("PRAGMA journal_mode").fetchone()[0] not in {"wal", "memory"}:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode not in _BUSY or clock.monotonic() > until:
+                raise
+            pause.wait(PAUSE_S)
 
 
 @contextmanager
