@@ -10,14 +10,16 @@ A call is a function of the store and the instant: ``owner.call(lambda store, no
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import queue
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from fairlane.clock import Clock
 from fairlane.domain.jobs import JobRecord
@@ -44,9 +46,44 @@ log = logging.getLogger("fairlane.owner")
 
 
 class _Call:
-    """One call in line: what to do, and where its answer goes."""
+    """One call in line: what to do, and its answer."""
 
-    __slots__ = ("error", "future", "given_up", "light", "loop", "op", "result", "taken")
+    __slots__ = ("error", "given_up", "light", "loop", "op", "result", "taken")
+
+    def __init__(self, op: AnyOp, *, light: bool) -> None:
+        self.op = op
+        self.light = light
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.taken = False
+        self.given_up = False
+
+    def give(self) -> None:
+        """Hand over the answer."""
+        raise NotImplementedError
+
+
+class _Awaited(_Call):
+    """A call whose caller's thread stands still: a bare lock, for a future takes a tenth of a whole enqueue."""
+
+    __slots__ = ("answered",)
+
+    def __init__(self, op: AnyOp, *, light: bool) -> None:
+        super().__init__(op, light=light)
+        self.answered = threading.Lock()
+        self.answered.acquire()
+
+    def give(self) -> None:
+        """Let the caller go on."""
+        with contextlib.suppress(RuntimeError):  # it has gone on: it gave the call up just now
+            self.answered.release()
+
+
+class _Promised(_Call):
+    """A call whose answer goes into a future; for one of asyncio's, :meth:`give` runs in its loop."""
+
+    __slots__ = ("future",)
 
     def __init__(
         self,
@@ -56,24 +93,50 @@ class _Call:
         *,
         light: bool,
     ) -> None:
-        self.op = op
-        self.light = light
+        super().__init__(op, light=light)
         self.future = future
         self.loop = loop
-        self.result: object = None
-        self.error: BaseException | None = None
-        self.taken = False
-        self.given_up = False
 
     def give(self) -> None:
-        """Hand over the answer; runs in the future's own thread."""
+        """Hand over the answer, unless nobody wants it any more."""
         future = self.future
-        if future.cancelled() or future.done():
+        if future.done():
             return
         if self.error is not None:
             future.set_exception(self.error)
         else:
             future.set_result(self.result)
+
+
+class _Patience:
+    """How long the calls of one event loop stand in line: one timer for all, for each would cost more than its call."""
+
+    def __init__(self, give_up: Callable[[_Call], None]) -> None:
+        self._give_up = give_up
+        self._line: deque[tuple[float, _Promised]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, call: _Promised, loop: asyncio.AbstractEventLoop) -> None:
+        """Give a call up when its time is over."""
+        self._forget_answered()
+        self._line.append((loop.time() + BUSY_S, call))
+        if self._timer is None:
+            self._timer = loop.call_later(BUSY_S, self._look, loop)
+
+    def _forget_answered(self) -> None:
+        while self._line and self._line[0][1].future.done():
+            self._line.popleft()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        self._forget_answered()
+        for at, call in list(self._line):
+            if at <= now and not call.future.done():
+                self._give_up(call)
+        self._forget_answered()
+        if self._line:
+            self._timer = loop.call_at(max(self._line[0][0], now + 1), self._look, loop)
 
 
 class Owner:
@@ -94,6 +157,7 @@ class Owner:
         self._mourners: list[Mourner] = []
         self._graveyard: list[object] = []
         self._life = threading.Lock()
+        self._patience: dict[asyncio.AbstractEventLoop, _Patience] = {}
         _owners.add(self)
         self._reset()
         self._start()
@@ -117,13 +181,9 @@ class Owner:
 
     def submit(self, op: Op[T], *, light: bool = False) -> Future[T]:
         """Put a call in line and return where its answer will be; ``light`` as for :meth:`call`."""
-        return self._submit(op, light=light)[1]
-
-    def _submit(self, op: Op[T], *, light: bool) -> tuple[_Call, Future[T]]:
         future: Future[T] = Future()
-        call = _Call(op, future, None, light=light)
-        self._put(call)
-        return call, future
+        self._put(_Promised(op, future, None, light=light))
+        return future
 
     def call(self, op: Op[T], *, light: bool = False) -> T:
         """Carry out a call in a transaction and return its answer.
@@ -136,14 +196,14 @@ class Owner:
             FairlaneError: The call was refused, or the store could not do it; nothing has changed.
             StoreBusy: It stood in line for :data:`BUSY_S` seconds behind a process that holds the store.
         """
-        call, future = self._submit(op, light=light)
-        try:
-            return future.result(BUSY_S)
-        except TimeoutError:
-            if future.done():  # the call's own error
-                raise
+        call = _Awaited(op, light=light)
+        self._put(call)
+        if not call.answered.acquire(timeout=BUSY_S):
             self._give_up(call)
-            return future.result()
+            call.answered.acquire()
+        if call.error is not None:
+            raise call.error
+        return cast("T", call.result)
 
     async def acall(self, op: Op[T], *, light: bool = False) -> T:
         """Carry out a call as :meth:`call` does, without blocking the event loop.
@@ -152,13 +212,16 @@ class Owner:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        call = _Call(op, future, loop, light=light)
+        call = _Promised(op, future, loop, light=light)
         self._put(call)
-        timer = loop.call_later(BUSY_S, self._give_up, call)
-        try:
-            return await future
-        finally:
-            timer.cancel()
+        patience = self._patience.get(loop)
+        if patience is None:
+            patience = self._patience[loop] = _Patience(self._give_up)
+            for other in list(self._patience):
+                if other.is_closed():
+                    self._patience.pop(other, None)
+        patience.add(call, loop)
+        return await future
 
     def _give_up(self, call: _Call) -> None:
         """Take a call out of the line unless it is being carried out; runs in its caller's thread."""
@@ -266,6 +329,7 @@ class Owner:
         self._reading = threading.RLock()
         self._taking = threading.Lock()
         self._listeners.clear()
+        self._patience.clear()
         self._reset()
         self._closed = closed
 

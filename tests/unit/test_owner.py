@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 
+from fairlane import owner as owner_module
 from fairlane.clock import SystemClock
 from fairlane.domain.jobs import NewJob
 from fairlane.errors import InvalidValue, StoreBusy, StoreError, StoreFull
@@ -546,3 +547,28 @@ def test_a_fork_in_the_middle_of_a_transaction_gives_the_child_a_working_store(r
     future.result(LONG_S)
     assert status == 0
     assert waiting(real) == 2
+
+
+# ---------------------------------------------------------------- in line for too long
+
+
+def test_a_caller_that_waits_too_long_is_told_and_its_call_is_not_carried_out(
+    owner: Owner, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(owner_module, "BUSY_S", 0.02)
+    with held(owner), pytest.raises(StoreBusy, match="was not carried out"):
+        owner.call(put(1))
+    assert owner.call(put(2)) == 2
+    assert [number for numbers in ledger.transactions for number in numbers] == [2]
+
+
+async def test_coroutines_that_wait_too_long_are_told_each_in_its_time(
+    owner: Owner, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(owner_module, "BUSY_S", 0.02)
+    assert await owner.acall(put(1)) == 1
+    with held(owner):
+        told = await asyncio.gather(*(owner.acall(put(n)) for n in range(2, 5)), return_exceptions=True)
+        assert [type(one) for one in told] == [StoreBusy] * 3
+    assert await owner.acall(put(5)) == 5
+    assert [number for numbers in ledger.transactions for number in numbers] == [1, 5]
