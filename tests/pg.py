@@ -143,9 +143,7 @@ def _of_wheel(data: Path) -> Iterator[str]:
     try:
         yield running.get_uri()
     finally:
-        with contextlib.suppress(
-            subprocess.CalledProcessError
-        ):  # the wheel knows the number of the first alone
+        with contextlib.suppress(subprocess.CalledProcessError):  # the wheel knows the number of the first alone
             pg_ctl(data, "-m", "immediate", "stop")
         running.cleanup()
 
