@@ -15,7 +15,7 @@ from typing import Final
 
 from fairlane.domain.charging import Mean, cost, divisor, lag
 from fairlane.domain.lanes import Ask, LaneKey, Place, Rule, Start
-from fairlane.domain.policy import LimitRule, Pause, Policy, QueueRule, Rate, TaskRule, TenantRule
+from fairlane.domain.policy import SECOND_US, LimitRule, Pause, Policy, QueueRule, Rate, TaskRule, TenantRule
 from fairlane.domain.tiers import Tier, effective_tier, rise_delay_ms
 
 ASKED_FOR_MS: Final = 60_000
@@ -473,7 +473,7 @@ class PlainModel:
                 value_us = mean.value_us()
                 if value_us is not None:
                     return value_us
-        return self._policy.unknown_run_us
+        return SECOND_US if self._policy.charge != "time" else self._policy.unknown_run_us
 
 
 def _first(jobs: Iterable[Waiting]) -> Waiting:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,7 +161,7 @@ def test_urgent_share_bounds_what_one_tenant_has_first():
 
 def test_settling_charges_the_difference():
     """Turns: "settling charges the difference to the real run time, up or down"; a crash or put-back likewise."""
-    bench = Bench()
+    bench = Bench(replace(Policy.fair(), unknown_run_us=SECOND_US))
     bench.add("a", times=9)
     bench.add("b", times=9)
     b, a = bench.claim(2)

@@ -153,7 +153,7 @@ class Scheduler(Backlog):
     def _charge(self, lane: Lane, place: Place, express: int | None, rule: str, now_ms: int) -> Start:
         turn = lane.turn
         pool = turn.pool
-        expected = self.policy.unknown_run_us
+        expected = self.policy.unknown_us
         if self.policy.charge != "count":
             mean = self.means.get(lane.mean_key)
             value = (mean or pool.mean).value_us()

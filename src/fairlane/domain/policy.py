@@ -57,6 +57,11 @@ class Policy:
         whole("max_lag_us", self.max_lag_us)
         whole("unknown_run_us", self.unknown_run_us, least=1)
 
+    @property
+    def unknown_us(self) -> int:
+        """What a start is charged where nothing is known of its run, in microseconds; one start or one unit is 1 s."""
+        return self.unknown_run_us if self.charge == "time" else SECOND_US
+
     @staticmethod
     def fair(
         *,
