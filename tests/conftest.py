@@ -24,6 +24,10 @@ TRIED_TWICE = (
     "tests/unit/test_owner",
     "tests/unit/test_al",
     "tests/unit/test_m",
+    "tests/compat/",
+    "tests/docs/",
+    "tests/integrations/",
+    "tests/packaging/",
     "tests/property/test_faults",  # looks at random
     "tests/contract/test_postgres_",
     "tests/contract/test_transactional",
