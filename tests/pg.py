@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from fairlane.store import Store
 from fairlane.stores.postgres.connection import address_of
 from fairlane.stores.postgres.store import PostgresStore
 from fairlane.testing.clock import ManualClock
@@ -107,6 +108,21 @@ class Server:
     def close(self) -> None:
         """Let go of it."""
         self._admin.close()
+
+
+def rows_of(store: Store, url: str) -> dict[str, list[Any]]:
+    """Return every row of a store's tables, for the contract suite.
+
+    Args:
+        store: The store; light transactions may have left something in its inbox, which changes nothing that is seen.
+        url: A way to its database that goes past any pooler.
+    """
+    assert isinstance(store, PostgresStore)
+    with store.transaction():
+        store._copy()
+    with psycopg.connect(url) as db:
+        names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'fairlane' ORDER BY 1").fetchall()
+        return {name: sorted(db.execute(f"SELECT * FROM fairlane.{name}").fetchall(), key=repr) for (name,) in names}
 
 
 @contextmanager

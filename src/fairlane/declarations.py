@@ -228,8 +228,13 @@ class Declaration:
 
 
 def source_of(task: AnyTask) -> str:
-    """Return the module that a task comes from; of a program that was started itself, the name it would have."""
-    module = str(getattr(task.fn, "__module__", None) or "?")
+    """Return the module that a task comes from; see :func:`module_of`."""
+    return module_of(task.fn)
+
+
+def module_of(fn: object) -> str:
+    """Return the module of a function; of a program that was started itself, the name that others import it by."""
+    module = str(getattr(fn, "__module__", None) or "?")
     main = sys.modules.get(module)
     if module != "__main__" or main is None:
         return module

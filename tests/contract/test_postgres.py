@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-import psycopg
 import pytest
-from tests.pg import Server, server
+from tests.pg import Server, rows_of, server
 
 from fairlane.domain.policy import Capacities, Policy
 from fairlane.store import Store
-from fairlane.stores.postgres.store import PostgresStore, open_postgres
+from fairlane.stores.postgres.store import open_postgres
 from fairlane.testing.clock import ManualClock
 from fairlane.testing.contract import SharedContract, StoreContract
 from fairlane.testing.contract.bench import Database, Rows
@@ -28,14 +27,7 @@ class PostgresDatabase:
         return open_postgres(self.url, clock=clock, policy=policy, capacities=capacities)
 
     def rows(self, store: Store) -> Rows:
-        assert isinstance(store, PostgresStore)
-        with store.transaction():
-            store._copy()  # light transactions may have left something in the inbox, which changes nothing that is seen
-        with psycopg.connect(self.url) as db:
-            names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'fairlane' ORDER BY 1").fetchall()
-            return {
-                name: sorted(db.execute(f"SELECT * FROM fairlane.{name}").fetchall(), key=repr) for (name,) in names
-            }
+        return rows_of(store, self.url)
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import psycopg
 import pytest
 from tests.contract.postgres_pgbouncer import PgBouncer, needed
-from tests.pg import Server, server
+from tests.pg import Server, rows_of, server
 
 import fairlane as fl
 from fairlane.domain.policy import Capacities, Policy
 from fairlane.store import Store
-from fairlane.stores.postgres.store import PostgresStore, open_postgres
+from fairlane.stores.postgres.store import open_postgres
 from fairlane.testing.clock import ManualClock
 from fairlane.testing.contract import SharedContract, StoreContract
 from fairlane.testing.contract.bench import Database, Rows
@@ -51,14 +51,7 @@ class PooledDatabase:
         return open_postgres(self.place.pooled, clock=clock, policy=policy, capacities=capacities)
 
     def rows(self, store: Store) -> Rows:
-        assert isinstance(store, PostgresStore)
-        with store.transaction():
-            store._copy()
-        with psycopg.connect(self.place.direct) as db:
-            names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'fairlane' ORDER BY 1").fetchall()
-            return {
-                name: sorted(db.execute(f"SELECT * FROM fairlane.{name}").fetchall(), key=repr) for (name,) in names
-            }
+        return rows_of(store, self.place.direct)
 
 
 @pytest.fixture(scope="module")

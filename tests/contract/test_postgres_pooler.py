@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from tests.pg import Server, server
+from tests.pg import Server, rows_of, server
 
 sys.path.insert(0, str(Path(__file__).parent))  # "importlib" mode finds no neighbours by itself
 
@@ -25,7 +25,7 @@ from postgres_pooler import Pooler
 import fairlane as fl
 from fairlane.domain.policy import Capacities, Policy
 from fairlane.store import Store
-from fairlane.stores.postgres.store import PostgresStore, open_postgres
+from fairlane.stores.postgres.store import open_postgres
 from fairlane.testing.clock import ManualClock
 from fairlane.testing.contract import SharedContract, StoreContract
 from fairlane.testing.contract.bench import Database, Rows
@@ -45,14 +45,7 @@ class PooledDatabase:
         return open_postgres(self.pooled, clock=clock, policy=policy, capacities=capacities)
 
     def rows(self, store: Store) -> Rows:
-        assert isinstance(store, PostgresStore)
-        with store.transaction():
-            store._copy()
-        with psycopg.connect(self.direct) as db:
-            names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'fairlane' ORDER BY 1").fetchall()
-            return {
-                name: sorted(db.execute(f"SELECT * FROM fairlane.{name}").fetchall(), key=repr) for (name,) in names
-            }
+        return rows_of(store, self.direct)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from fairlane.compat import _common as common
 from fairlane.compat import _words as words
 from fairlane.compat._celery_result import App, AsyncResult
 from fairlane.context import Context
-from fairlane.declarations import AnyTask
+from fairlane.declarations import AnyTask, module_of
 from fairlane.domain.policy import Rate
 from fairlane.domain.tiers import Tier
 from fairlane.errors import ConfigError
@@ -68,7 +68,7 @@ class Task:
         options = dict(given)
         self.__name__ = fn.__name__
         self.run = fn
-        self.name = str(options.pop("name", None) or f"{common.module_of(fn)}.{fn.__name__}")
+        self.name = str(options.pop("name", None) or f"{module_of(fn)}.{fn.__name__}")
         self.bind = bool(options.pop("bind", False))
         kwargs = dict(options.pop("retry_kwargs", {}))
         self.max_retries: int = kwargs.pop("max_retries", options.pop("max_retries", 3))

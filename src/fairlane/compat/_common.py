@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import random
-import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from fairlane.app import Fairlane
@@ -129,18 +127,6 @@ class Delays(Retry):
         if asked is None and self.wait is not None:
             asked = self.wait(failures)
         return usual if asked is None else round(asked * 1000)
-
-
-def module_of(fn: Callable[..., Any]) -> str:
-    """Return the module of a function; of a program that was started itself, the name that others import it by."""
-    module = fn.__module__
-    main = sys.modules.get(module)
-    if module != "__main__" or main is None:
-        return module
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    if spec is not None:
-        return str(spec.name)
-    return module if file is None else Path(str(file)).stem
 
 
 def with_first(fn: Callable[..., Any], make: Callable[[Context], object]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from fairlane.app import Fairlane
 from fairlane.compat import _common as common
 from fairlane.compat import _words as words
 from fairlane.compat._procrastinate_run import JobContext, RetryStrategy, RunningJob
-from fairlane.declarations import AnyTask
+from fairlane.declarations import AnyTask, module_of
 from fairlane.domain.jobs import NewJob
 from fairlane.domain.schedules import Overlap
 from fairlane.errors import ConfigError
@@ -96,7 +96,7 @@ class Task:
         options = dict(given)
         self.func = fn
         self.app = app
-        self.name = str(options.pop("name", None) or f"{common.module_of(fn)}.{fn.__qualname__}")
+        self.name = str(options.pop("name", None) or f"{module_of(fn)}.{fn.__qualname__}")
         retry = options.pop("retry", False)
         if retry is True:
             raise ConfigError(f"task {self.name!r}: retry=True tries for ever; say how often: retry=5")

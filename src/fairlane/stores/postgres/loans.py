@@ -248,8 +248,8 @@ class PostgresLoan:
         """
 
         def look() -> bool | None:
-            at_it, ended = self._loans.fate(settlement, backend)
-            return ended if ended or not at_it else None  # a backend that is at it may commit yet
+            at_it, succeeded = self._loans.fate(settlement, backend)
+            return succeeded if succeeded or not at_it else None  # a backend that is at it may commit yet
 
         if not ask(look, COMMIT, error):
             raise_translated(error, COMMIT)
