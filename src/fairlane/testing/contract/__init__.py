@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(__name__)  # before the parts are imported, so th
 from fairlane.testing.contract.access import AccessContract  # noqa: E402  # see above
 from fairlane.testing.contract.ageing import AgeingContract  # noqa: E402
 from fairlane.testing.contract.bundles import BundlesContract  # noqa: E402
+from fairlane.testing.contract.by_hand import ByHandContract  # noqa: E402
 from fairlane.testing.contract.claims import ClaimsContract  # noqa: E402
 from fairlane.testing.contract.dead import DeadContract  # noqa: E402
 from fairlane.testing.contract.dedup import DedupContract  # noqa: E402
@@ -32,6 +33,7 @@ from fairlane.testing.contract.following import FollowingContract  # noqa: E402
 from fairlane.testing.contract.isolation import IsolationContract  # noqa: E402
 from fairlane.testing.contract.jobs import JobsContract  # noqa: E402
 from fairlane.testing.contract.limits import LimitsContract  # noqa: E402
+from fairlane.testing.contract.monitors import MonitorsContract  # noqa: E402
 from fairlane.testing.contract.moves import MovesContract  # noqa: E402
 from fairlane.testing.contract.operations import OperationsContract  # noqa: E402
 from fairlane.testing.contract.oracle import OracleContract  # noqa: E402
@@ -70,10 +72,12 @@ class StoreContract(
     ExplainingContract,
     OracleContract,
     WatchingContract,
+    MonitorsContract,
     PreemptingContract,
     DeadContract,
     OperationsContract,
     VerifyContract,
+    ByHandContract,
     SchedulesContract,
     AccessContract,
 ):
