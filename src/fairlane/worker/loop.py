@@ -44,6 +44,8 @@ QUIET_S: Final = (0.001, 0.02)
 RETRY_S: Final = (0.05, 5.0)
 """Least and most time between calls of a store that fails."""
 UNHEALTHY_AFTER: Final = 10
+HUNG_S: Final = 15.0
+"""A turn that takes longer: the store does not answer. One that waits for others fails before that."""
 HELD_UP_POLL_S: Final = 0.05
 """Time between looks while the event loop, or the whole process, is held up."""
 ENDING_S: Final = 0.3
@@ -130,6 +132,7 @@ class Dispatcher:
         self._asked_at = -math.inf
         self._idle = False
         self._pause = threading.Event()
+        self._turned_at = math.inf  # when the turn that is under way began
         self.fails = 0
 
     # ------------------------------------------------------------------ from other threads
@@ -146,8 +149,8 @@ class Dispatcher:
 
     @property
     def healthy(self) -> bool:
-        """Whether the store answers: False after ten failed calls in a row."""
-        return self.fails < UNHEALTHY_AFTER
+        """Whether the store answers: False after ten failed calls in a row, and while one takes far too long."""
+        return self.fails < UNHEALTHY_AFTER and self._clock.monotonic() - self._turned_at < HUNG_S
 
     # ------------------------------------------------------------------ the loop
 
@@ -155,6 +158,7 @@ class Dispatcher:
         """Dispatch until the worker's end, then give back what is left."""
         while not self._over():
             claiming = self._wait()
+            self._turned_at = self._clock.monotonic()
             try:
                 self._turn(claiming)
             except Exception as error:  # noqa: BLE001  the dispatcher outlives whatever goes wrong in one turn
@@ -176,6 +180,7 @@ class Dispatcher:
 
     def _wait(self) -> bool:
         """Wait for a reason to look around, and return whether a claim is worth its while."""
+        self._turned_at = math.inf
         at_once = self._hands.anything_ended or (self._more and not self.fails)
         signalled = at_once or self._wake.wait(self._wait_s())
         self._wake.clear()
@@ -398,6 +403,7 @@ class Dispatcher:
 
     def _failed(self, error: Exception) -> None:
         """Take note that a turn failed, and wait before the next one; what has ended stays to be settled."""
+        self._turned_at = math.inf
         self.fails += 1
         expected = isinstance(error, FairlaneError)
         log.warning("store_failed worker=%s times=%d error=%r", self._worker, self.fails, error, exc_info=not expected)

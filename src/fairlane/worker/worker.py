@@ -214,7 +214,10 @@ class Worker:
 
     @property
     def healthy(self) -> bool:
-        """Whether it runs and its store answers: False after ten failed claims in a row, until one succeeds."""
+        """Whether it runs and its store answers.
+
+        False after ten failed claims in a row, until one succeeds, and while the store says nothing for 15 s.
+        """
         start = self._now
         return start is not None and not start.ended.is_set() and start.dispatcher.healthy
 
