@@ -36,6 +36,7 @@ from fairlane.stores.postgres.connection import (
     ended,
     lost,
     raise_translated,
+    read_only,
     translated,
 )
 from fairlane.stores.postgres.fate import was_carried_out
@@ -112,6 +113,7 @@ class Base(Tail, Ground):
         self._own = Statements(self._raw, address.schema)
         self._db = self._own
         self._reader: Statements | None = None
+        self._reader_doubted = False  # whether it may lead to a server that is behind for good
         self._lives = Lives(address)
         self._bells = Bells(address)
         self._back: list[str] = []  # workers that this transaction puts on record again
@@ -134,6 +136,9 @@ class Base(Tail, Ground):
     def _reading_connection(self) -> Statements:
         if self._closed:
             raise StoreError("the store is closed")
+        if self._reader_doubted and self._reader is not None and not self._reader.raw.info.transaction_status:
+            self._reader.raw.close()
+            self._reader_doubted = False
         self._reader = alive(self._reader, self.address)
         return self._reader
 
@@ -141,7 +146,12 @@ class Base(Tail, Ground):
     def beside(self, doing: str) -> Generator[Statements]:
         """Give the connection to read from, also inside a transaction: what is done there stays done."""
         with self._reading_lock, translated(doing):
-            yield self._reading_connection()
+            db = self._reading_connection()
+            try:
+                yield db
+            except psycopg.Error as error:
+                self._reader_doubted |= read_only(error)
+                raise
 
     @contextmanager
     def snapshot(self, doing: str) -> Generator[Statements]:
@@ -179,8 +189,7 @@ class Base(Tail, Ground):
             self._light = True
             self._aside, self._mirror = self._mirror, None
         except BaseException as error:  # noqa: BLE001 - raised again
-            self.rollback()
-            raise_translated(error, "begin a transaction")
+            self._not_begun(error)
 
     def _open(self) -> None:
         if self._closed:
@@ -217,16 +226,25 @@ class Base(Tail, Ground):
             self._copied = False
             self._deadline_ms = None
             self._found(probe.fetchone())
+            crashed, self._least_fence, closed, *self._mark = awake.fetchone()
+            if closed:  # else who changes nothing would not find out
+                raise psycopg.errors.ReadOnlySqlTransaction("the database is read-only")
             if self._of_another:
                 self._rebuild()
-            crashed, self._least_fence, *self._mark = awake.fetchone()
             if crashed:
                 (self._least_fence,) = self._x("awake_again").fetchone()
             if self._mirror is not None:
                 self._catch_up()
         except BaseException as error:  # noqa: BLE001 - raised again
-            self.rollback()
-            raise_translated(error, "begin a transaction")
+            self._not_begun(error)
+
+    def _not_begun(self, error: BaseException) -> None:
+        """Go back, and raise what was raised; the next one begins elsewhere when no change is taken here."""
+        self.rollback()
+        if read_only(error):
+            self._raw.close()
+            self._reader_doubted = True
+        raise_translated(error, "begin a transaction")
 
     def _rebuild(self) -> None:
         """Begin the log anew: its rows come from another server, whose numbers of transactions mean nothing here."""
@@ -283,8 +301,8 @@ class Base(Tail, Ground):
         if self._raw.closed:
             return
         try:
-            if self._raw.info.transaction_status:
-                self._raw.execute("ROLLBACK")
+            # Not execute(): psycopg would go on to believe in statements that an error in a pipeline left unprepared.
+            self._raw.rollback()
         except psycopg.Error:
             self._raw.close()
 

@@ -51,6 +51,7 @@ _BUSY: Final = frozenset({"55P03", "57014"})  # lock not available, a statement'
 _ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006", "08P01"})
 """Shutdown, crash, idle for too long, no connection; the last is what PgBouncer says of all of them."""
 _OF_POOLER: Final = "unsupported startup parameter"
+_READ_ONLY: Final = "25006"
 _CONFLICT: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 
@@ -242,6 +243,14 @@ def lost(error: BaseException) -> bool:
     """Return whether an error tells that the connection has ended, whatever else was to come of it."""
     code = error.sqlstate if isinstance(error, psycopg.OperationalError) else ""
     return code is None or code in _ENDED
+
+
+def read_only(error: BaseException) -> bool:
+    """Return whether an error tells that the server takes no changes: it is a standby by now, or full.
+
+    The connection is of no use then: it stays so when the server takes changes again, or another one does.
+    """
+    return isinstance(error, psycopg.Error) and error.sqlstate == _READ_ONLY
 
 
 def ended(raw: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

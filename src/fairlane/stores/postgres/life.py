@@ -121,6 +121,8 @@ class Lives:
                     self._signed(at)
                 except (psycopg.Error, FairlaneError):
                     log.warning("life_not_renewed workers=%d", len(self._workers), exc_info=True)
+                    if self._db is not None:  # it may lead to a server that takes no changes any more
+                        self._db.raw.close()
 
     def close(self) -> None:
         """Stop; safe to call twice."""
