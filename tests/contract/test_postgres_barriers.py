@@ -176,6 +176,7 @@ class TestClaims:
     ) -> None:
         one.rule("tenant", "a", max_running=2)
         with three.store.transaction(light=True):
+            three.store.heartbeat([(1, 1)], lease_ms=1, now_ms=three.now_ms)  # else the job would wait for the commit
             three.store.enqueue([three.new(tenant="a")], three.now_ms)
             one.fill({"a": 3})
             late = one.claim(1) + two.claim(1)

@@ -1,4 +1,7 @@
-"""A proxy in front of a server that cuts a connection in the instant after a COMMIT: done, and nobody is told."""
+"""A proxy in front of a server that cuts a connection in the instant after a commit: done, and nobody is told.
+
+A COMMIT, or a statement that stores new jobs and commits itself.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import threading
 from pathlib import Path
 
 PORT = 5432
+ENQUEUE = b"WITH look AS MATERIALIZED"
+"""How the statements begin that store new jobs at once."""
 
 
 class Proxy:
@@ -32,7 +37,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut_next_commit(self, times: int = 1) -> None:
-        """Let the next COMMITs through and keep their answers."""
+        """Let the next commits through and keep their answers."""
         self._left, self.cut = times, 0
 
     def close(self) -> None:
@@ -71,7 +76,7 @@ class Proxy:
                 body = reading.read(struct.unpack("!i", size)[0] - 4)
                 if kind == b"P":
                     name, sql = body.split(b"\0")[:2]
-                    (commits.add if sql == b"COMMIT" else commits.discard)(name)
+                    (commits.add if sql == b"COMMIT" or sql.startswith(ENQUEUE) else commits.discard)(name)
                 committing |= kind == b"B" and body.split(b"\0")[1] in commits
                 committing |= kind == b"Q" and body == b"COMMIT\0"
                 if kind in b"SQ":

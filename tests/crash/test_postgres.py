@@ -124,6 +124,7 @@ def test_a_transaction_whose_connection_is_ended_has_changed_nothing(url: str, r
 
     def torn(light: bool) -> None:
         with store.transaction(light=light):
+            store.heartbeat([(1, 1)], lease_ms=1, now_ms=SystemClock().now_ms())  # new jobs alone begin none
             store.enqueue([new()], SystemClock().now_ms())
             running.run(f"SELECT pg_terminate_backend({store._raw.info.backend_pid})")
             store.enqueue([new()], SystemClock().now_ms())
@@ -136,6 +137,17 @@ def test_a_transaction_whose_connection_is_ended_has_changed_nothing(url: str, r
     with store.transaction():
         claims = store.claim(Ask("default", 9), worker="", lease_ms=60_000, now_ms=SystemClock().now_ms())
     assert len(claims) == 2
+    assert store.check() == []
+    store.close()
+
+
+def test_new_jobs_alone_are_stored_once_though_the_connection_ends_before_the_commit(url: str, running: Server) -> None:
+    store = open_postgres(url, clock=SystemClock())
+    for count in (1, 2):
+        with store.transaction(light=True):
+            store.enqueue([new() for _ in range(count)], SystemClock().now_ms())
+            running.run(f"SELECT pg_terminate_backend({store._raw.info.backend_pid})")
+    assert sum(store.counts().values()) == 3
     assert store.check() == []
     store.close()
 
@@ -284,6 +296,17 @@ class TestLostAnswers:
         first.answer()
         assert {str(call.answer().id) for call in calls} == set(self.stored(url)) - before
         assert proxy.cut == 2
+
+    def test_of_jobs_that_were_refused_together_none_is_stored(self, app: fl.Fairlane, proxy: Proxy, url: str) -> None:
+        """One of them has the id of another job; the answer that said so was lost, and it is asked for again."""
+        before = set(self.stored(url))
+        twin = new()
+        app.owner.call(lambda store, now_ms: store.enqueue([twin], now_ms), light=True)
+        proxy.cut_next_commit()
+        with pytest.raises(fl.StoreError, match="could not commit"):
+            app.owner.call(lambda store, now_ms: store.enqueue([new(), twin], now_ms), light=True)
+        assert proxy.cut == 1
+        assert set(self.stored(url)) - before == {str(uuid.UUID(bytes=twin.id))}
 
     def test_an_end_is_an_end(self, app: fl.Fairlane, proxy: Proxy) -> None:
         claim = app.claim()

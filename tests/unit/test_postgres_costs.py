@@ -158,8 +158,8 @@ def test_a_claim_does_not_grow(place: Server, free: int, much: tuple[int, int]) 
         ("claim", 10, Cost(statements=8.5, buffers=340)),
         ("settle", 1, Cost(statements=5, buffers=115)),
         ("settle", 10, Cost(statements=5, buffers=350)),
-        ("enqueue", 1, Cost(statements=5, buffers=50)),
-        ("enqueue", 10, Cost(statements=15, buffers=80)),
+        ("enqueue", 1, Cost(statements=1, buffers=50)),
+        ("enqueue", 10, Cost(statements=1, buffers=80)),
     ],
 )
 def test_what_a_cycle_costs(place: Server, what: str, many: int, most: Cost) -> None:

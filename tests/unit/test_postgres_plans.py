@@ -69,7 +69,10 @@ IN_ORDER: Final[Mapping[str, tuple[Any, ...]]] = {  # those whose values have no
     "claim": (1, "w", NOW_MS, NOW_MS, NOW_MS, [777, 778], [0, 0], [1, 1], [1, 1]),
     "complete": (NOW_MS, None, 777, 1),
     "complete_all": (NOW_MS, [777, 778], [1, 1], [None, None]),
+    "enqueue_many": (NOW_MS, 9, [b"i" * 16], [7], [NOW_MS], ["{}"], None, [0], None, None, None, None),
+    "enqueue_one": (NOW_MS, NOW_MS, b"i" * 16, 7, None, 0, None, None, None, "{}", 0),
     "follow": (777,),
+    "jobs_there": ([b"i" * 16],),
     "lent_enqueue_one": (json.dumps({"now_ms": NOW_MS, "database": "x"}),),
     "lent_enqueue": (json.dumps({"now_ms": NOW_MS, "database": "x", "most": 9, "jobs": []}),),
     "lent_fate": (4711, 1, 777),
@@ -84,7 +87,7 @@ TRANSACTIONS: Final = {"above": "700", "before": "701", "running": ["699"], "sna
 
 def values_of(name: str, **others: Any) -> Any:
     """Return values for a statement."""
-    assert name in IN_ORDER or "%s" not in query("postgres", name), f"{name}: say its values in IN_ORDER"
+    assert name in IN_ORDER or not re.search("%[sb]", query("postgres", name)), f"{name}: say its values in IN_ORDER"
     return IN_ORDER.get(name) or {**VALUES, **(TRANSACTIONS if name.startswith("inbox_") else {}), **others}
 
 
@@ -116,7 +119,7 @@ def explained(db: psycopg.Connection[Any], name: str, values: Any, *, generic: b
             places[key] = len(given)
         return f"${places[key]}"
 
-    sql = re.sub(r"%\((\w+)\)s|%s", number, sql).replace("%%", "%")
+    sql = re.sub(r"%\((\w+)\)s|%[sb]", number, sql).replace("%%", "%")
     dumped = psycopg.adapt.Transformer(db)
     raw = dumped.dump_sequence(given, [psycopg.adapt.PyFormat.TEXT] * len(given))
     types = ", ".join(

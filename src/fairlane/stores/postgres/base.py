@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -53,6 +53,7 @@ from fairlane.stores.tables.ground import (
     Db,
     Ground,
     Rows,
+    Values,
 )
 
 INBOX_COPY: Final = "inbox_copy"
@@ -86,8 +87,25 @@ class Transaction:
         if error is None:
             self._store.commit()
             return
-        self._store.rollback()
+        self._store.go_back(error)
         raise_translated(error, "change the store", only_ours=True)
+
+
+class Unbegun:
+    """Stands for the connection while a light transaction has said nothing: the first statement begins it."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: Base) -> None:
+        self._store = store
+
+    def execute(self, name: str, values: Values = ()) -> Rows:
+        """Run the statement of that name."""
+        return self._store.say_begin().execute(name, values)
+
+    def executemany(self, name: str, rows: Iterable[Values]) -> None:
+        """Run the statement of that name for each of the rows."""
+        self._store.say_begin().executemany(name, rows)
 
 
 class Base(Tail, Ground):
@@ -111,7 +129,8 @@ class Base(Tail, Ground):
         self._reading_lock = threading.RLock()
         self._raw = connect(address)
         self._own = Statements(self._raw, address.schema)
-        self._db = self._own
+        self._db: Db = self._own
+        self._unbegun = Unbegun(self)
         self._reader: Statements | None = None
         self._reader_doubted = False  # whether it may lead to a server that is behind for good
         self._lives = Lives(address)
@@ -128,6 +147,8 @@ class Base(Tail, Ground):
         """Give the connection to read from: our own transaction's when we are inside one."""
         if self.inside():
             with translated(doing):
+                if self._silent:
+                    self.say_begin()
                 yield self._own
             return
         with self.beside(doing) as db:
@@ -179,17 +200,30 @@ class Base(Tail, Ground):
         return Transaction(self, light=light)
 
     def begin_light(self) -> None:
-        """Begin a transaction that waits for no other; the state in memory is out of its reach."""
-        try:
+        """Begin a transaction that waits for no other; the state in memory is out of its reach.
+
+        The server is told with the first statement that needs it: a new job that was put off does not.
+        """
+        self._open()
+        self._writer_thread = threading.get_ident()
+        self._fresh_look()
+        self._copied = False
+        self._light = True
+        self._aside, self._mirror = self._mirror, None
+        self._db = self._unbegun
+
+    @property
+    def _silent(self) -> bool:
+        """Whether a light transaction is open that the server was not told of yet."""
+        return self._db is self._unbegun
+
+    def say_begin(self) -> Statements:
+        """Tell the server that a light transaction has begun, and return its connection."""
+        self._db = self._own
+        with translated("begin a transaction"):
             (look,) = self._ask_first(self._begin_light, "light_look")
-            self._writer_thread = threading.get_ident()
-            self._fresh_look()
             self._bounded, self._clock_ms, self._number, *self._mark = look.fetchone()
-            self._copied = False
-            self._light = True
-            self._aside, self._mirror = self._mirror, None
-        except BaseException as error:  # noqa: BLE001 - raised again
-            self._not_begun(error)
+        return self._own
 
     def _open(self) -> None:
         if self._closed:
@@ -236,15 +270,15 @@ class Base(Tail, Ground):
             if self._mirror is not None:
                 self._catch_up()
         except BaseException as error:  # noqa: BLE001 - raised again
-            self._not_begun(error)
+            self.go_back(error)
+            raise_translated(error, "begin a transaction")
 
-    def _not_begun(self, error: BaseException) -> None:
-        """Go back, and raise what was raised; the next one begins elsewhere when no change is taken here."""
+    def go_back(self, error: BaseException) -> None:
+        """Roll back what failed; the next transaction begins elsewhere when no change is taken here."""
         self.rollback()
         if read_only(error):
             self._raw.close()
             self._reader_doubted = True
-        raise_translated(error, "begin a transaction")
 
     def _rebuild(self) -> None:
         """Begin the log anew: its rows come from another server, whose numbers of transactions mean nothing here."""
@@ -259,8 +293,12 @@ class Base(Tail, Ground):
         self._copied = True
 
     def _connect_again(self) -> None:
+        """Connect anew; another server may answer now, which lacks what ours did last."""
         self._raw.close()
         self._raw = connect(self.address)
+        self._mirror = self._aside = None
+        self._lane_ids.clear()
+        self._lane_keys.clear()
         self._own = Statements(self._raw, self.address.schema)
         self._db = self._own
 
@@ -282,6 +320,10 @@ class Base(Tail, Ground):
             if not carried_out:
                 self.rollback()
                 raise_translated(error, "commit")
+        self._done()
+
+    def _done(self) -> None:
+        """A transaction is committed."""
         self._writer_thread = None
         self._light_over()
         for worker in self._back:
@@ -310,6 +352,7 @@ class Base(Tail, Ground):
         """Have the state in memory again after a light transaction."""
         if self._light:
             self._light = False
+            self._db = self._own
             self._number = 0
             self._mirror, self._aside = self._aside, None
 

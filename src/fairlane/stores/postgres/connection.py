@@ -246,11 +246,11 @@ def lost(error: BaseException) -> bool:
 
 
 def read_only(error: BaseException) -> bool:
-    """Return whether an error tells that the server takes no changes: it is a standby by now, or full.
+    """Return whether an error, or its cause, tells that the server takes no changes: it is a standby by now, or full.
 
     The connection is of no use then: it stays so when the server takes changes again, or another one does.
     """
-    return isinstance(error, psycopg.Error) and error.sqlstate == _READ_ONLY
+    return any(isinstance(one, psycopg.Error) and one.sqlstate == _READ_ONLY for one in (error, error.__cause__))
 
 
 def ended(raw: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

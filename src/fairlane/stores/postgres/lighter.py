@@ -1,6 +1,9 @@
 """What light transactions may do: store plain jobs, end claims with success, renew leases, save progress.
 
 They do not take the gate, so they wait for nobody and nobody waits for them: what they did is in the inbox.
+
+New jobs are put off to the commit. One that has nothing else to do is then a single statement that commits itself: one
+round trip, whatever stands in line together. All jobs of it are stored, or none.
 """
 
 from __future__ import annotations
@@ -9,14 +12,18 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+import psycopg
+
 from fairlane.clock import Clock
 from fairlane.domain.intake import plain
 from fairlane.domain.jobs import Claim, Enqueued, NewJob, Settlement, WorkerRecord
 from fairlane.domain.lanes import Ask, LaneKey
 from fairlane.errors import ConfigError, StoreBusy
 from fairlane.store import NeedsGate, RuleKind
+from fairlane.stores.postgres.at_once import MOST_CHARACTERS, MOST_JOBS, statement
 from fairlane.stores.postgres.base import Base
-from fairlane.stores.postgres.connection import Address
+from fairlane.stores.postgres.connection import Address, Statements, lost, raise_translated
+from fairlane.stores.postgres.fate import ask
 from fairlane.stores.tables.ground import LANE_BY_KEY
 from fairlane.stores.tables.running import COMPLETED, Running
 
@@ -32,12 +39,129 @@ class Lighter(Running, Base):
     def __init__(self, url: str, address: Address, clock: Clock) -> None:
         super().__init__(url, address, clock)
         self._records: dict[str, WorkerRecord] = {}
+        self._put_off: list[NewJob] = []  # in this light transaction
+        self._put_off_lanes: list[int] = []
+        self._put_off_ms = 0
+        self._put_off_size = 0  # in characters
+
+    # ------------------------------------------------------------------ new jobs
 
     def enqueue(self, jobs: Sequence[NewJob], now_ms: int) -> list[Enqueued]:
         """Store jobs; see the protocol."""
-        if self._light and not plain(jobs):
+        if not self._light:
+            return super().enqueue(jobs, now_ms)
+        if not plain(jobs):
             raise NeedsGate("jobs with a dedup key, express jobs and jobs behind others need the gate")
-        return super().enqueue(jobs, now_ms)
+        if not self._wait_for_commit(jobs, now_ms):
+            if self._silent:
+                self.say_begin()
+            return super().enqueue(jobs, now_ms)
+        return [Enqueued(job.id, True) for job in jobs]
+
+    def _wait_for_commit(self, jobs: Sequence[NewJob], now_ms: int) -> bool:
+        """Put jobs off to the commit, where one statement can store them with those that wait already."""
+        size = self._put_off_size + sum(len(job.args) for job in jobs)
+        if not self._silent or len(self._put_off) + len(jobs) > MOST_JOBS or size > MOST_CHARACTERS:
+            return False
+        if self._put_off and now_ms != self._put_off_ms:
+            return False
+        known = self._lane_ids
+        self._put_off_lanes += [known.get(key := job.lane) or self._lane_alone(key) for job in jobs]
+        self._put_off += jobs
+        self._put_off_ms, self._put_off_size = now_ms, size
+        return True
+
+    def _lane_alone(self, key: LaneKey) -> int:
+        """Return the number of a lane before the server is told of a light transaction."""
+        row = self._own.execute(LANE_BY_KEY, key).fetchone()
+        if row is None:
+            self._make_lane(key)
+            row = self._own.execute(LANE_BY_KEY, key).fetchone()
+            assert row is not None, "it was made just now"
+        self._lane_ids[key], self._lane_keys[row[0]] = row[0], key
+        return int(row[0])
+
+    def say_begin(self) -> Statements:
+        """Tell the server that a light transaction has begun; what was put off is stored first."""
+        told = super().say_begin()
+        if self._put_off:
+            super().enqueue(self._put_off, self._put_off_ms)
+            self._forget_put_off()
+        return told
+
+    def _forget_put_off(self) -> None:
+        self._put_off, self._put_off_lanes, self._put_off_size = [], [], 0
+
+    def _light_over(self) -> None:
+        """Have the state in memory again after a light transaction."""
+        super()._light_over()
+        self._forget_put_off()
+
+    def commit(self) -> None:
+        """Commit; what was put off goes out in one statement, and where nothing was done, nothing is said."""
+        if not self._silent:
+            super().commit()
+            return
+        try:
+            if self._put_off:
+                self._store_at_once()
+        except BaseException as error:  # noqa: BLE001 - raised again
+            self.go_back(error)
+            raise_translated(error, "commit")
+        self._done()
+
+    def _store_at_once(self) -> None:
+        """Store what was put off.
+
+        Raises:
+            NeedsGate: A bound on waiting jobs is set.
+            FateUnknown: The connection ended with it, and nobody can be asked what became of it.
+        """
+        jobs, now_ms = self._put_off, self._put_off_ms
+        if any(job.arrival_ms(now_ms) <= now_ms for job in jobs):
+            self._fresh.add("work")
+        try:
+            row = self._say_at_once()
+        except psycopg.Error as error:
+            if not lost(error):
+                raise
+            self._raw.close()  # psycopg may not know it yet
+            if not ask(self._said_again, "commit", error):
+                raise
+            return
+        if row is None:
+            self._bounded = True
+            raise NeedsGate("a bound on waiting jobs is kept behind the gate")
+        if now_ms - row[0] >= CLOCK_LAG_MS:
+            with contextlib.suppress(psycopg.Error):  # the jobs are stored: the next ones move it
+                self._own.execute("clock_ahead", {"now_ms": now_ms})
+
+    def _say_at_once(self) -> tuple[int] | None:
+        """Say the statement that stores what was put off; return its answer."""
+        return self._own.execute(*statement(self._put_off, self._put_off_lanes, self._put_off_ms)).fetchone()
+
+    def _said_again(self) -> bool | None:
+        """Say it once more on a new connection: jobs that are there already are not stored twice.
+
+        Whoever stores the same just now is waited for. Returns whether they are stored; None when that is not known.
+        """
+        self._connect_again()
+        for key in {job.lane for job in self._put_off}:
+            if self._x(LANE_BY_KEY, key).fetchone() is None:
+                self._x("lane_make", key)
+        self._put_off_lanes = [self.lane_id(job.lane) for job in self._put_off]
+        refused = False
+        try:
+            if self._say_at_once() is not None:
+                return True
+        except psycopg.errors.UniqueViolation:
+            refused = True
+        ids = [job.id for job in self._put_off]
+        if self._x("jobs_there", (ids,)).fetchone() == (len(ids),):
+            return True
+        return False if refused else None
+
+    # ------------------------------------------------------------------ the rest
 
     def register(self, worker: WorkerRecord, now_ms: int) -> None:
         """Record a worker; see the protocol."""
