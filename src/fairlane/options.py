@@ -135,6 +135,8 @@ class Plan:
             TypeError: There is no such option.
             InvalidJob: A value breaks a rule; the message names the value and the rule.
         """
+        if not options:
+            return self
         if unknown := options.keys() - OPTION_NAMES:
             raise TypeError(
                 f"{caller}() got an unexpected option {min(unknown)!r}; there are {', '.join(sorted(OPTION_NAMES))}"

@@ -122,6 +122,25 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         """The lane it will wait in."""
         return LaneKey(self.queue, self.task, self.tenant, int(self.tier))
 
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is said of it but its lane and arguments, as of most jobs: a store may write those together.
+
+        It is available from its enqueue on, and nothing ties it to other jobs.
+        """
+        return not (
+            self.delay_ms
+            or self.tags
+            or self.express
+            or self.after
+            or self.trace is not None
+            or self.dedup_key is not None
+            or self.scheduled_at_ms is not None
+            or self.expires_at_ms is not None
+            or self.bundle is not None
+            or self.on_failure != "cancel"
+        )
+
     def arrival_ms(self, now_ms: int) -> int:
         """Return its arrival: the later of the enqueue's instant and the scheduled one."""
         due = now_ms + self.delay_ms if self.scheduled_at_ms is None else self.scheduled_at_ms

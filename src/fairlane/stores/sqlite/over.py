@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from fairlane.store.lending import Link
 from fairlane.stores._queries import queries
+from fairlane.stores.sqlite.inserting import Inserting
 from fairlane.stores.sqlite.log import Logging
 from fairlane.stores.tables.ground import Db, Rows, Values
 from fairlane.stores.tables.running import Running
@@ -27,7 +28,7 @@ class _Named:
         return self._link.executemany(self._sql[name], list(rows))
 
 
-class Over(Running, Logging):
+class Over(Inserting, Running, Logging):
     """What is done over a connection that is not the store's: for one transaction, which somebody else ends."""
 
     def __init__(self, url: str, link: Link) -> None:

@@ -11,6 +11,7 @@ from fairlane.errors import ConfigError
 from fairlane.failpoints import failpoint
 from fairlane.stores._queries import query
 from fairlane.stores.sqlite.connection import Durability, path_of, same_file, translated
+from fairlane.stores.sqlite.inserting import Inserting
 from fairlane.stores.sqlite.lent import Lent
 from fairlane.stores.sqlite.versions import APPLICATION_ID, refuse_others, schema_of
 from fairlane.stores.tables.access import Access
@@ -25,7 +26,7 @@ MIGRATION_PUT: Final = query("sqlite", "migration_put")
 MIGRATION_TABLE: Final = query("sqlite", "migration_table")
 
 
-class SqliteStore(Operating, Watching, Explaining, Preempting, Access, Scheduling, Lent):
+class SqliteStore(Inserting, Operating, Watching, Explaining, Preempting, Access, Scheduling, Lent):
     """One SQLite file, or a private database in memory. See the ``Store`` protocol."""
 
     def sibling(self) -> SqliteStore | None:

@@ -37,6 +37,8 @@ CLOCK_MOVE: Final = named("clock_move")
 NO_TIE: Final = Tie()
 
 _Values = tuple[Any, ...]  # Any: the database's own types
+Bare = tuple[int, bytes, int, int, int, int, int, str]
+"""The row of a bare job: seq, id, lane, arrival_ms, enqueued_at_ms, scheduled_at_ms, available_at_ms, args."""
 
 
 def dedup_value(queue: str, key: str | None) -> str | None:
@@ -97,6 +99,13 @@ def _row(job: NewJob, place: tuple[int, int, int, int, int | None], tie: Tie, no
     )
 
 
+def _full(row: Bare) -> _Values:
+    """Return the whole row of a bare job."""
+    *place, arrival_ms, enqueued_ms, scheduled_ms, available_ms, args = row
+    head = (*place, AVAILABLE, arrival_ms, None, None, enqueued_ms, scheduled_ms, available_ms)
+    return (*head, None, None, None, None, 0, 0, 0, None, None, None, None, args, 0)
+
+
 class Writing(Following):
     """Enqueue."""
 
@@ -118,10 +127,15 @@ class Writing(Following):
         """Write new jobs."""
         numbers = self.numbers(len(new))
         rows: list[_Values] = []
+        bare: list[Bare] = []
         joined: dict[int, list[tuple[int, int]]] = {}
         for job, seq in zip(new, numbers, strict=True):
             tie = ties.get(job.id, NO_TIE) if ties else NO_TIE
             lane = self.lane_id(job.lane)
+            if tie is NO_TIE and job.bare:
+                bare.append((seq, job.id, lane, clock_ms, now_ms, now_ms, now_ms, job.args))
+                joined.setdefault(lane, []).append((clock_ms, seq))
+                continue
             due_ms = job.arrival_ms(now_ms)
             arrival_ms = max(due_ms, clock_ms)
             number = None
@@ -136,12 +150,22 @@ class Writing(Following):
                 self._emit(("x", lane, arrival_ms, seq, number), "work")
             else:
                 joined.setdefault(lane, []).append((arrival_ms, seq))
-        self._put_jobs(rows)
+        self._write_new(bare, rows)
         if ties:
             self._tie({job.id: seq for job, seq in zip(new, numbers, strict=True)}, ties)
         for lane, added in joined.items():
             self._count(lane, available=len(added))
             self._emit(add_event(lane, added, LANE_BUFFER), "work")
+
+    def _write_new(self, bare: Sequence[Bare], rows: Sequence[_Values]) -> None:
+        if bare:
+            self._put_bare(bare)
+        if rows:
+            self._put_jobs(rows)
+
+    def _put_bare(self, rows: Sequence[Bare]) -> None:
+        """Write the rows of new jobs that are available and bare."""
+        self._put_jobs([_full(row) for row in rows])
 
     def _put_jobs(self, rows: Sequence[_Values]) -> None:
         """Write the rows of new jobs."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from fairlane.domain.jobs import NewJob
 from fairlane.domain.states import State
@@ -26,6 +27,19 @@ class JobsContract(Contract):
         answers = b.enqueue(*jobs)
         assert [(answer.id, answer.created) for answer in answers] == [(job.id, True) for job in jobs]
         assert [b.state(job.id) for job in jobs] == [State.AVAILABLE] * 3
+
+    def test_what_is_said_of_a_job_changes_nothing_else_of_its_row(self, b: Bench) -> None:
+        """Stores may write jobs of which nothing is said in their own way; a row and its place are as any other's."""
+        jobs = [b.new(tags=("x",) if n % 5 == 0 else (), args=f'{{"n":{n}}}') for n in range(150)]
+        b.enqueue(*jobs)
+        records = {record.id: record for record in b.all_jobs()}
+        assert [records[job.id].args for job in jobs] == [job.args for job in jobs]
+        assert [records[job.id].tags for job in jobs] == [job.tags for job in jobs]
+        seqs = [records[job.id].seq for job in jobs]
+        assert seqs == sorted(set(seqs))
+        said, unsaid = (structs.replace(records[job.id], seq=0, id=b"", args="", tags=()) for job in jobs[10:12])
+        assert said == unsaid
+        assert b.drain() == [job.id for job in jobs]
 
     def test_empty_batch_is_fine(self, b: Bench) -> None:
         """A batch of nothing stores nothing and is no error."""
