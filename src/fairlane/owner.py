@@ -1,8 +1,9 @@
 """The thread that owns a store, with a synchronous and an asynchronous face over the same calls.
 
 All calls of a process that change the store are put in line and carried out by one thread; those that wait together
-share one transaction (group commit), so a hundred callers pay for one flush of the disk. A call that is refused changes
-nothing and spoils nothing for its neighbours; when the transaction itself fails, each call is tried again alone.
+share one transaction (group commit), so a hundred callers pay for one flush of the disk. When nobody is in line, a
+thread of the library may carry out its own call; one thread at a time does. A call that is refused changes nothing and
+spoils nothing for its neighbours; when the transaction itself fails, each call is tried again alone.
 
 A call is a function of the store and the instant: ``owner.call(lambda store, now_ms: store.enqueue(jobs, now_ms))``.
 """
@@ -10,17 +11,16 @@ A call is a function of the store and the instant: ``owner.call(lambda store, no
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import queue
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
+from fairlane.calls import Awaited, Call, Here, Patience, Promised
 from fairlane.clock import Clock
 from fairlane.domain.jobs import JobRecord
 from fairlane.errors import FairlaneError, StoreBusy, StoreError
@@ -29,7 +29,6 @@ from fairlane.store import Conflict, FateUnknown, NeedsGate, News, Store
 
 T = TypeVar("T")
 Op = Callable[[Store, int], T]
-AnyOp = Callable[[Store, int], object]
 Heard = Callable[[frozenset[News]], None]
 Mourner = Callable[[Sequence[JobRecord]], None]
 
@@ -43,100 +42,6 @@ CONFLICTS: Final = 20
 """How often a transaction is tried that meets others: each time somebody else has got on."""
 
 log = logging.getLogger("fairlane.owner")
-
-
-class _Call:
-    """One call in line: what to do, and its answer."""
-
-    __slots__ = ("error", "given_up", "light", "loop", "op", "result", "taken")
-
-    def __init__(self, op: AnyOp, *, light: bool) -> None:
-        self.op = op
-        self.light = light
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.result: object = None
-        self.error: BaseException | None = None
-        self.taken = False
-        self.given_up = False
-
-    def give(self) -> None:
-        """Hand over the answer."""
-        raise NotImplementedError
-
-
-class _Awaited(_Call):
-    """A call whose caller's thread stands still: a bare lock, for a future takes a tenth of a whole enqueue."""
-
-    __slots__ = ("answered",)
-
-    def __init__(self, op: AnyOp, *, light: bool) -> None:
-        super().__init__(op, light=light)
-        self.answered = threading.Lock()
-        self.answered.acquire()
-
-    def give(self) -> None:
-        """Let the caller go on."""
-        with contextlib.suppress(RuntimeError):  # it has gone on: it gave the call up just now
-            self.answered.release()
-
-
-class _Promised(_Call):
-    """A call whose answer goes into a future; for one of asyncio's, :meth:`give` runs in its loop."""
-
-    __slots__ = ("future",)
-
-    def __init__(
-        self,
-        op: AnyOp,
-        future: Future[Any] | asyncio.Future[Any],
-        loop: asyncio.AbstractEventLoop | None,
-        *,
-        light: bool,
-    ) -> None:
-        super().__init__(op, light=light)
-        self.future = future
-        self.loop = loop
-
-    def give(self) -> None:
-        """Hand over the answer, unless nobody wants it any more."""
-        future = self.future
-        if future.done():
-            return
-        if self.error is not None:
-            future.set_exception(self.error)
-        else:
-            future.set_result(self.result)
-
-
-class _Patience:
-    """How long the calls of one event loop stand in line: one timer for all, for each would cost more than its call."""
-
-    def __init__(self, give_up: Callable[[_Call], None]) -> None:
-        self._give_up = give_up
-        self._line: deque[tuple[float, _Promised]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, call: _Promised, loop: asyncio.AbstractEventLoop) -> None:
-        """Give a call up when its time is over."""
-        self._forget_answered()
-        self._line.append((loop.time() + BUSY_S, call))
-        if self._timer is None:
-            self._timer = loop.call_later(BUSY_S, self._look, loop)
-
-    def _forget_answered(self) -> None:
-        while self._line and self._line[0][1].future.done():
-            self._line.popleft()
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        now = loop.time()
-        self._forget_answered()
-        for at, call in list(self._line):
-            if at <= now and not call.future.done():
-                self._give_up(call)
-        self._forget_answered()
-        if self._line:
-            self._timer = loop.call_at(max(self._line[0][0], now + 1), self._look, loop)
 
 
 class Owner:
@@ -153,21 +58,23 @@ class Owner:
         self._lock = threading.Lock()
         self._reading = threading.RLock()
         self._taking = threading.Lock()
+        self._carrying = threading.Lock()  # held by the thread that carries out calls
         self._listeners: list[Heard] = []
         self._mourners: list[Mourner] = []
         self._graveyard: list[object] = []
         self._life = threading.Lock()
-        self._patience: dict[asyncio.AbstractEventLoop, _Patience] = {}
+        self._patience: dict[asyncio.AbstractEventLoop, Patience] = {}
         _owners.add(self)
         self._reset()
         self._start()
 
     def _reset(self) -> None:
-        self._line: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._line: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
         self._stop_listening: Callable[[], None] | None = None
         self._closed = False
+        self._turn_next = False  # whether the owning thread has a call in hand and waits for its turn
         self._pid = os.getpid()
 
     def _start(self) -> None:
@@ -182,7 +89,7 @@ class Owner:
     def submit(self, op: Op[T], *, light: bool = False) -> Future[T]:
         """Put a call in line and return where its answer will be; ``light`` as for :meth:`call`."""
         future: Future[T] = Future()
-        self._put(_Promised(op, future, None, light=light))
+        self._put(Promised(op, future, None, light=light))
         return future
 
     def call(self, op: Op[T], *, light: bool = False) -> T:
@@ -196,14 +103,40 @@ class Owner:
             FairlaneError: The call was refused, or the store could not do it; nothing has changed.
             StoreBusy: It stood in line for :data:`BUSY_S` seconds behind a process that holds the store.
         """
-        call = _Awaited(op, light=light)
+        call = Awaited(op, light=light)
         self._put(call)
         if not call.answered.acquire(timeout=BUSY_S):
             self._give_up(call)
             call.answered.acquire()
-        if call.error is not None:
-            raise call.error
-        return cast("T", call.result)
+        return cast("T", call.answer())
+
+    def here(self, op: Op[T]) -> T:
+        """Carry out a call as :meth:`call` does, in the caller's own thread if nobody is at it or in line for it.
+
+        That saves two changes of thread. It is for threads of the library that run no code of others: what somebody
+        raises in a thread, as Ctrl-C does in the main one, must not strike in the middle of a transaction.
+
+        Raises:
+            FairlaneError: As :meth:`call`.
+        """
+        call = Here(op, light=False)
+        if not self._carried_out_here(call):
+            return self.call(op)
+        return cast("T", call.answer())
+
+    def _carried_out_here(self, call: Here) -> bool:
+        """Carry out a call in this thread, unless that would mean to wait for somebody; return whether it was."""
+        self._after_fork()
+        if not self._carrying.acquire(blocking=False):
+            return False
+        try:
+            store = self.store
+            if self._turn_next or not self._line.empty() or not store.at_once():
+                return False
+            self._carry_out(store, [call])
+        finally:
+            self._carrying.release()
+        return True
 
     async def acall(self, op: Op[T], *, light: bool = False) -> T:
         """Carry out a call as :meth:`call` does, without blocking the event loop.
@@ -212,18 +145,18 @@ class Owner:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        call = _Promised(op, future, loop, light=light)
+        call = Promised(op, future, loop, light=light)
         self._put(call)
         patience = self._patience.get(loop)
         if patience is None:
-            patience = self._patience[loop] = _Patience(self._give_up)
+            patience = self._patience[loop] = Patience(self._give_up, BUSY_S)
             for other in list(self._patience):
                 if other.is_closed():
                     self._patience.pop(other, None)
         patience.add(call, loop)
         return await future
 
-    def _give_up(self, call: _Call) -> None:
+    def _give_up(self, call: Call) -> None:
         """Take a call out of the line unless it is being carried out; runs in its caller's thread."""
         with self._taking:
             if call.taken:
@@ -255,7 +188,8 @@ class Owner:
     def listen(self, heard: Heard) -> Callable[[], None]:
         """Call ``heard`` after commits, of any process, that have something to tell; return how to stop.
 
-        It is called from the owning thread or a listening thread: it must be quick and must not call the owner.
+        It is called from the thread that carried out the calls or a listening thread: it must be quick and must not
+        call the owner.
         """
         with self._lock:
             self._listeners.append(heard)
@@ -272,7 +206,7 @@ class Owner:
     def mourn(self, mourner: Mourner) -> None:
         """Call ``mourner`` with the jobs that died, after each commit of this process in which some did.
 
-        It is called from the owning thread: it must be quick and must not call the owner.
+        It is called from the thread that carried out the calls: it must be quick and must not call the owner.
         """
         self._mourners.append(mourner)
 
@@ -328,12 +262,13 @@ class Owner:
         self._lock = threading.Lock()
         self._reading = threading.RLock()
         self._taking = threading.Lock()
+        self._carrying = threading.Lock()
         self._listeners.clear()
         self._patience.clear()
         self._reset()
         self._closed = closed
 
-    def _put(self, call: _Call) -> None:
+    def _put(self, call: Call) -> None:
         self._after_fork()
         with self._lock:  # a call that came in behind the end of the line would wait for ever
             if self._closed:
@@ -348,28 +283,32 @@ class Owner:
             return
         opened.set_result(store)
         line = self._line
-        ending = False
-        while not ending:
-            calls: list[_Call] = []
-            first = line.get()
-            ending = first is None
-            if first is not None:
-                calls.append(first)
-                while len(calls) < MAX_TOGETHER:
-                    try:
-                        more = line.get_nowait()
-                    except queue.Empty:
-                        break
-                    if more is None:
-                        ending = True
-                        break
-                    calls.append(more)
-                self._carry_out(store, calls)
-                calls.clear()
-        with self._reading:  # a reader in another thread is on the same connection
+        while (first := line.get()) is not None:
+            self._turn_next = True
+            with self._carrying:
+                self._turn_next = False
+                if self._carry_out_line(store, first):
+                    break
+        with self._carrying, self._reading:  # a reader in another thread is on the same connection
             store.close()
 
-    def _carry_out(self, store: Store, calls: list[_Call]) -> None:
+    def _carry_out_line(self, store: Store, first: Call) -> bool:
+        """Carry out a call and those in line behind it, together; return whether that was the end of the line."""
+        calls = [first]
+        ending = False
+        while len(calls) < MAX_TOGETHER:
+            try:
+                more = self._line.get_nowait()
+            except queue.Empty:
+                break
+            if more is None:
+                ending = True
+                break
+            calls.append(more)
+        self._carry_out(store, calls)
+        return ending
+
+    def _carry_out(self, store: Store, calls: list[Call]) -> None:
         light = [call for call in calls if call.light] if store.lights else []
         if light:
             self._all(store, light, light=True)
@@ -377,7 +316,7 @@ class Owner:
             self._all(store, [call for call in calls if not call.light] if light else calls, light=False)
         news = store.news()
         deaths = store.deaths() if "end" in news else ()
-        answers: dict[asyncio.AbstractEventLoop, list[_Call]] = {}
+        answers: dict[asyncio.AbstractEventLoop, list[Call]] = {}
         for call in calls:
             if call.loop is None:
                 call.give()
@@ -400,7 +339,7 @@ class Owner:
         except Exception:  # a hint may be lost; the owner may not
             log.exception("announce_failed")
 
-    def _all(self, store: Store, calls: list[_Call], *, light: bool) -> None:
+    def _all(self, store: Store, calls: list[Call], *, light: bool) -> None:
         """Carry out calls in one transaction; when it fails, each in one of its own."""
         try:
             self._again(store, calls, light=light)
@@ -412,7 +351,7 @@ class Owner:
                 for call in calls:
                     self._alone(store, call, light=light)
 
-    def _again(self, store: Store, calls: list[_Call], *, light: bool) -> None:
+    def _again(self, store: Store, calls: list[Call], *, light: bool) -> None:
         """Carry out calls in one transaction; once more as long as it meets others."""
         for tries_left in reversed(range(CONFLICTS)):
             try:
@@ -423,7 +362,7 @@ class Owner:
             else:
                 return
 
-    def _together(self, store: Store, calls: list[_Call], *, light: bool) -> None:
+    def _together(self, store: Store, calls: list[Call], *, light: bool) -> None:
         with store.transaction(light=light):
             now_ms = self.clock.now_ms()
             for call in calls:
@@ -443,7 +382,7 @@ class Owner:
         if ARMED:
             failpoint("after_commit")
 
-    def _alone(self, store: Store, call: _Call, *, light: bool) -> None:
+    def _alone(self, store: Store, call: Call, *, light: bool) -> None:
         try:
             if light:
                 try:
@@ -467,7 +406,7 @@ def _new_locks_in_child() -> None:
 os.register_at_fork(after_in_child=_new_locks_in_child)
 
 
-def _give_all(calls: list[_Call]) -> None:
+def _give_all(calls: list[Call]) -> None:
     for call in calls:
         call.give()
 

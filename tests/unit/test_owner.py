@@ -37,6 +37,7 @@ class Ledger:
         self.transactions: list[list[int]] = []
         self.began = 0
         self.lights = False
+        self.free = True
         self.light: list[bool] = []
         self.fail: Callable[[list[int]], Exception | None] = lambda held: None
         self.closed = 0
@@ -45,6 +46,9 @@ class Ledger:
         self.announce_error: Exception | None = None
         self._held: list[int] = []
         self._news: set[News] = set()
+
+    def at_once(self) -> bool:
+        return self.free
 
     @contextlib.contextmanager
     def transaction(self, *, light: bool = False) -> Iterator[None]:
@@ -161,6 +165,101 @@ def test_a_transaction_that_fails_is_done_again_call_by_call(owner: Owner, ledge
     assert str(error) in str(seven)
     assert isinstance(nine, InvalidValue)
     assert ledger.committed == [6, 8]
+
+
+# ---------------------------------------------------------------- in the caller's own thread
+
+
+def thread_of(store: Store, now_ms: int) -> str:
+    return threading.current_thread().name
+
+
+def test_a_thread_of_the_library_carries_out_its_call_itself(owner: Owner, ledger: Ledger):
+    heard: list[str] = []
+    owner.listen(lambda news: heard.append(threading.current_thread().name))
+    assert owner.here(put(1)) == 1
+    assert owner.here(thread_of) == threading.current_thread().name == heard[0]
+    with pytest.raises(InvalidValue):
+        owner.here(put(-1))
+    ledger.fail = lambda numbers: StoreFull("full")
+    with pytest.raises(StoreFull):
+        owner.here(put(2))
+    assert ledger.committed == [1]
+    assert ledger.announced == [frozenset({"work"})]
+
+
+def test_while_others_are_at_it_it_stands_in_line_like_them(owner: Owner, ledger: Ledger):
+    told: Future[str] = Future()
+
+    def op(store: Any, now_ms: int) -> str:
+        store.put(2)
+        return thread_of(store, now_ms)
+
+    thread = threading.Thread(target=lambda: told.set_result(owner.here(op)))
+    with held(owner):
+        first = owner.submit(put(1))
+        thread.start()
+        until = time.monotonic() + LONG_S
+        while owner._line.qsize() < 2:  # pyright: ignore[reportPrivateUsage]  # nothing else tells
+            assert time.monotonic() < until
+        last = owner.submit(put(3))
+    assert told.result(LONG_S) == "fairlane-owner"
+    assert answers([first, last]) == [1, 3]
+    assert ledger.transactions[1:] == [[1, 2, 3]]
+    thread.join()
+
+
+def test_where_it_would_wait_for_other_processes_the_owning_thread_does(owner: Owner, ledger: Ledger):
+    ledger.free = False
+    assert owner.here(thread_of) == "fairlane-owner"
+
+
+def test_it_does_not_overtake_a_call_that_the_owning_thread_has_in_hand(owner: Owner):
+    with owner._carrying:  # pyright: ignore[reportPrivateUsage]  # as a thread that is at it does
+        first = owner.submit(put(1))
+        until = time.monotonic() + LONG_S
+        while not owner._turn_next:  # pyright: ignore[reportPrivateUsage]
+            assert time.monotonic() < until
+    assert answers([first]) == [1]
+    assert owner.here(thread_of) == threading.current_thread().name
+    owner._turn_next = True  # pyright: ignore[reportPrivateUsage]  # as right after a lock was let go
+    assert owner.here(thread_of) == "fairlane-owner"
+
+
+def test_the_store_is_closed_behind_a_call_that_a_thread_carries_out_itself(ledger: Ledger):
+    owner = Owner(lambda: ledger, SystemClock())  # type: ignore[arg-type,return-value]
+    inside, closed = threading.Event(), threading.Event()
+    ledger.close = closed.set  # type: ignore[method-assign]
+
+    def op(store: Any, now_ms: int) -> int:
+        inside.set()
+        assert not closed.wait(0.2)  # a store that is closed too soon is closed at once
+        return int(store.put(1))
+
+    told: Future[int] = Future()
+    threads = [threading.Thread(target=lambda: told.set_result(owner.here(op))), threading.Thread(target=owner.close)]
+    threads[0].start()
+    assert inside.wait(LONG_S)
+    threads[1].start()
+    assert told.result(LONG_S) == 1
+    assert closed.wait(LONG_S)
+    for thread in threads:
+        thread.join(LONG_S)
+    with pytest.raises(StoreError, match="closed"):
+        owner.here(put(2))
+
+
+def test_a_file_is_taken_at_once_only_while_nobody_writes_to_it(real: Owner, tmp_path: Path):
+    with contextlib.closing(open_sqlite(f"sqlite:///{tmp_path}/jobs.db", clock=SystemClock())) as other:
+        with other.transaction():
+            assert not real.store.at_once()
+        assert real.here(thread_of) == threading.current_thread().name
+        with other.transaction():
+            pass
+        assert real.call(thread_of) == "fairlane-owner"
+
+
+# ---------------------------------------------------------------- light calls, and what meets others
 
 
 def test_light_calls_share_a_transaction_of_their_own_where_that_is_of_use(owner: Owner, ledger: Ledger):
@@ -532,7 +631,8 @@ def test_a_child_that_could_not_open_its_store_tries_again(ledger: Ledger):
         owner.close()
 
 
-def test_a_fork_in_the_middle_of_a_transaction_gives_the_child_a_working_store(real: Owner):
+@pytest.mark.parametrize("whose", ["owner", "caller"])
+def test_a_fork_in_the_middle_of_a_transaction_gives_the_child_a_working_store(real: Owner, whose: str):
     enqueue(real)
     inside, go_on = threading.Event(), threading.Event()
 
@@ -540,11 +640,12 @@ def test_a_fork_in_the_middle_of_a_transaction_gives_the_child_a_working_store(r
         inside.set()
         go_on.wait(1)  # a fork may wait for the end of the transaction, or not
 
-    future = real.submit(op)
+    thread = threading.Thread(target=real.call if whose == "owner" else real.here, args=(op,))
+    thread.start()
     assert inside.wait(LONG_S)
     status = in_child(lambda: enqueue(real))
     go_on.set()
-    future.result(LONG_S)
+    thread.join(LONG_S)
     assert status == 0
     assert waiting(real) == 2
 

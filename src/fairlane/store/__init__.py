@@ -92,6 +92,13 @@ class Store(
         """Return another connection to the same database for another thread, or None where there can be only one."""
         ...
 
+    def at_once(self) -> bool:
+        """Take what the next transaction needs if nobody has it; return whether it was taken.
+
+        Then the caller opens a transaction next, which waits for nobody. False, too, where it makes no difference.
+        """
+        ...
+
     def transaction(self, *, light: bool = False) -> AbstractContextManager[None]:
         """Open a write transaction; leaving it commits, an error rolls back.
 

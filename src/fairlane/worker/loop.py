@@ -240,7 +240,7 @@ class Dispatcher:
             self._hands.claiming(math.inf)
 
     def _traded(self, ended: Sequence[Attempt], returned: Sequence[Settlement], ask: Ask | None) -> Trade:
-        trade = self._owner.call(partial(self._op, ended, returned, ask, self._untold))
+        trade = self._owner.here(partial(self._op, ended, returned, ask, self._untold))
         self._untold = False
         del self._ended[:MAX_SETTLED], self._returned[:MAX_SETTLED]
         unstarted = list(trade.claims)

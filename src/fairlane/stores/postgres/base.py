@@ -195,6 +195,10 @@ class Base(Tail, Ground):
         """Whether light transactions are of use: not while a bound on waiting jobs must be kept."""
         return not self._bounded
 
+    def at_once(self) -> bool:
+        """Say no: beside what the network takes, a change of thread is nothing."""
+        return False
+
     def transaction(self, *, light: bool = False) -> Transaction:
         """Open a write transaction; see the protocol."""
         return Transaction(self, light=light)

@@ -93,6 +93,7 @@ class Base(Logging):
         self.folder = None if path is None else _folder_beside(path)
         self._durability: Durability = durability
         self._closed = False
+        self._taken = False  # whether the gate is held for the transaction that is about to begin
         self._still_held = False
         self.still = threading.RLock()  # held while we write: a fork waits for it
         self.still_reading = threading.RLock()  # and while we read
@@ -156,6 +157,11 @@ class Base(Logging):
         """Whether light transactions are of use: SQLite has one writer at a time, whatever it writes."""
         return False
 
+    def at_once(self) -> bool:
+        """Take the gate if no other process has it; see the protocol."""
+        self._taken = self._one.acquire(blocking=False) if self._gate is None else self._gate.lock_at_once()
+        return self._taken
+
     def transaction(self, *, light: bool = False) -> Transaction:
         """Open a write transaction; see the protocol."""
         del light
@@ -163,7 +169,9 @@ class Base(Logging):
 
     def begin(self) -> None:
         """Take the gate and the write lock, and catch up with the log."""
-        if self._gate is None:
+        if self._taken:
+            self._taken = False
+        elif self._gate is None:
             self._one.acquire()
         else:
             self._gate.lock()

@@ -56,6 +56,14 @@ class Gate:
         """Wait for the gate and hold it."""
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
+    def lock_at_once(self) -> bool:
+        """Hold the gate if nobody does; return whether it is held."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     def unlock(self) -> None:
         """Let the next one in."""
         fcntl.flock(self._fd, fcntl.LOCK_UN)
