@@ -183,6 +183,7 @@ def test_a_claim_does_not_grow(few: dict[int, Cost], free: int, much: dict[str, 
         ("settle", 10, Cost(statements=16, steps=2_500, calls=390)),
         ("enqueue", 1, Cost(statements=11.1, steps=450, calls=95)),
         ("enqueue", 10, Cost(statements=20.1, steps=2_100, calls=330)),
+        ("enqueue", 100, Cost(statements=20.1, steps=11_800, calls=2_600)),
     ],
 )
 def test_what_a_cycle_costs(what: str, many: int, most: Cost) -> None:

@@ -1,4 +1,4 @@
-"""How SQLite writes many new jobs: some dozens in one statement."""
+"""How SQLite writes many new jobs: sixteen in one statement."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from fairlane.stores.tables.writing import Bare, Writing
 
 BARE_INSERT: Final = "bare_insert"
-BARE_INSERT_32: Final = "bare_insert_32"
-TOGETHER: Final = 32
+BARE_INSERT_16: Final = "bare_insert_16"
+TOGETHER: Final = 16
 """Jobs in one statement."""
 
 
@@ -21,6 +21,6 @@ class Inserting(Writing):
         """Write the rows of new jobs that are available and bare."""
         whole = len(rows) - len(rows) % TOGETHER
         for first in range(0, whole, TOGETHER):
-            self._x(BARE_INSERT_32, list(chain.from_iterable(rows[first : first + TOGETHER])))
+            self._x(BARE_INSERT_16, list(chain.from_iterable(rows[first : first + TOGETHER])))
         for row in rows[whole:]:
             self._x(BARE_INSERT, row)
