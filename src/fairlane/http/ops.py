@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from fairlane.app import Fairlane
 from fairlane.domain.tiers import Tier as BaseTier
-from fairlane.errors import FairlaneError
+from fairlane.errors import FairlaneError, StoreError
 from fairlane.exposition import StoreMetrics, written
 from fairlane.flow import counted
 from fairlane.http import problems
@@ -25,6 +25,8 @@ router = APIRouter()
 
 AT_ONCE: Final = 1
 """Simulations that run at once: each takes a whole processor."""
+READY_S: Final = 5.0
+"""How long a probe waits for a store that says nothing."""
 
 
 class Tally:
@@ -68,7 +70,10 @@ async def readyz(request: Request) -> Response:
     """Tell whether the store answers: 200, or 503. Anybody may ask."""
     app: Fairlane = request.app.state.fairlane
     try:
-        await app.owner.aread(lambda store, _: store.monitor())
+        async with asyncio.timeout(READY_S):
+            await app.owner.aread(lambda store, _: store.monitor())
+    except TimeoutError:
+        return problems.of_error(request.scope, StoreError(f"the store has not answered for {READY_S:.0f} s"))
     except FairlaneError as error:
         return problems.of_error(request.scope, error)
     return answer({"status": "ready"})

@@ -16,6 +16,7 @@ from http_rig import NIL, Web, serving
 
 from fairlane import metrics
 from fairlane.errors import ConfigError
+from fairlane.http import ops
 from fairlane.http.options import HttpOptions
 from fairlane.testing import drain
 
@@ -247,6 +248,17 @@ def test_health(web):
     web.app.close()
     assert web("GET", "/healthz")["status"] == "ok"
     assert web("GET", "/readyz", code=503)["code"] == "store-unavailable"
+
+
+def test_a_store_that_says_nothing_is_not_ready(web, monkeypatch):
+    """B19: somebody waits for it, and holds the connection for reading."""
+    monkeypatch.setattr(ops, "READY_S", 0.01)
+    with web.app.owner._reading:
+        told = web("GET", "/readyz", code=503)
+    assert told["code"] == "store-unavailable"
+    assert "has not answered" in told["detail"]
+    monkeypatch.undo()
+    assert web("GET", "/readyz")["status"] == "ready"
 
 
 def test_metrics_equal_the_rows_and_are_well_formed(web):
