@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,6 +129,40 @@ def test_an_api_and_a_dashboard_on_a_standby(pair: Pair) -> None:
             for path in ("/", "/jobs", f"/jobs/{job.id}", "/queues", "/metrics"):
                 assert client.get(path).status_code == 200, path
             assert client.post("/v1/jobs", json={"task": "send"}).status_code >= 500
+
+
+def test_a_server_on_a_standby_looks_at_it(pair: Pair) -> None:
+    url = pair.primary.database()
+    with fl.Fairlane(url) as app:
+        job = app.enqueue("send", tenant="acme")
+        token = app.tokens.create("looks", role="viewer")
+        app.schedule("nightly", "send", cron="30 2 * * *")
+        command = [sys.executable, "-m", "fairlane", "server", "--port", "0", "--no-maintenance", "--url"]
+        with subprocess.Popen(
+            [*command, pair.standby(url)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                where = process.stdout.readline().partition(": ")[2].strip()
+                assert where.startswith("http://127.0.0.1:")
+
+                def ask(path: str) -> bytes:
+                    request = urllib.request.Request(where + path, headers={"authorization": f"Bearer {token.token}"})
+                    with urllib.request.urlopen(request, timeout=60) as answer:
+                        body: bytes = answer.read()
+                        return body
+
+                for path in ("readyz", "", "jobs", "metrics"):
+                    ask(path)
+                assert json.loads(ask(f"v1/jobs/{job.id}"))["state"] == "available"
+                app.cancel(job.id)
+                pair.standby(url)
+                assert json.loads(ask(f"v1/jobs/{job.id}"))["state"] == "cancelled"
+            finally:
+                process.terminate()
+                said = process.communicate()[1]
+        assert process.returncode == 0
+        assert "_failed" not in said, "it made no pass of maintenance"
 
 
 def test_a_store_on_a_standby_goes_on_when_it_is_promoted(pair_to_promote: Pair) -> None:

@@ -68,6 +68,11 @@ def need_server() -> None:
     help="Tell the N tenants with most jobs apart in /metrics.",
 )  # fmt: skip
 @click.option("--no-dashboard", is_flag=True, help="Only the API.")
+@click.option(
+    "--no-maintenance", is_flag=True,
+    help="Change nothing by itself: rescue, watching over waits, schedules and pruning are left to workers. For a "
+    "server that looks at a standby.",
+)  # fmt: skip
 @log_level_option
 @url_option
 def server_command(
@@ -79,12 +84,15 @@ def server_command(
     root_path: str,
     log_level: str,
     no_dashboard: bool,
+    no_maintenance: bool,
     orchestrator_routes: str,
     secure_cookie: bool,
     redact: tuple[str, ...],
     **rest: Any,  # Any: options of the same name
 ) -> None:
     """Serve the HTTP API and the dashboard until SIGTERM or Ctrl-C, and do what workers do beside running jobs.
+
+    With --no-maintenance it does only the first, and can look at a PostgreSQL standby.
 
     It is closed to whoever has no access token (`fairlane token create`). Only while the store has and had none,
     whoever is at this machine may do everything, and it refuses to listen to any other. With MODULE:app, arguments of
@@ -106,6 +114,7 @@ def server_command(
         orchestrator=cast("Orchestrator", orchestrator_routes),
         redaction=Redaction(redact),
         secure_cookie=True if secure_cookie else None,
+        maintenance=not no_maintenance,
         **rest,
     )
     with app:
