@@ -14,8 +14,8 @@ HERE: Final = Path(__file__).parent
 REPOSITORY: Final = HERE.parents[1]
 ROOT: Final = REPOSITORY / "build" / "compare"
 PYTHON: Final = ROOT / "venv" / "bin" / "python"
-NEWER: Final = ("python3.13", "python3.12")
-"""Pythons that are taken for the environment when they are there: one peer needs 3.12."""
+NEWER: Final = ("python3.12", "python3.13", "python3.14")
+"""Pythons that are taken for the environment: one peer needs 3.12, and the oldest has the most wheels."""
 
 
 def tell(text: str) -> None:
@@ -36,9 +36,23 @@ def enter() -> None:
         os.execv(PYTHON, [str(PYTHON), "-m", "bench.compare", *sys.argv[1:]])
 
 
+def newer_python() -> str | None:
+    """Return a Python that every peer runs with, from PATH, else one that pyenv keeps; None: there is none.
+
+    A program on PATH may be pyenv's, which refuses versions that nobody has chosen.
+    """
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")
+    folders = [*os.get_exec_path(), *map(str, sorted(kept))]
+    for name in NEWER:
+        for program in filter(None, (shutil.which(name, path=folder) for folder in folders)):
+            if subprocess.run([program, "-c", ""], capture_output=True, check=False).returncode == 0:
+                return program
+    return None
+
+
 def _install_python() -> None:
     if not PYTHON.exists():
-        newer = next(filter(None, map(shutil.which, NEWER)), None)
+        newer = newer_python()
         tell(f"making {PYTHON.parents[1]} with {newer or sys.executable}")
         if newer:
             subprocess.run([newer, "-m", "venv", str(PYTHON.parents[1])], check=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.compare import figures, joblog, report, run, targets
+from bench.compare import figures, joblog, place, report, run, targets
 from bench.compare.figures import Figure, Spread
 from bench.compare.joblog import END, START, Event
 
@@ -116,3 +116,16 @@ def test_earlier_results_are_joined() -> None:
     assert report.rows(both, "drain1")[0].figures == {"per_s": Spread(2.0, 1.0, 3.0, 2)}
     assert len(both["skipped"]) == 1
     assert both["command"] == "c; c"
+
+
+def test_a_python_that_refuses_to_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, name, answer in (("path", "python3.12", 127), ("kept/versions/3.13.0/bin", "python3.13", 0)):
+        program = tmp_path / folder / name
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\nexit {answer}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "nothing"))
+    assert place.newer_python() is None
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "kept"))
+    assert place.newer_python() == str(tmp_path / "kept/versions/3.13.0/bin/python3.13")
