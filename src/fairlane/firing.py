@@ -17,6 +17,7 @@ from fairlane.domain.payloads import one_line
 from fairlane.domain.schedules import ScheduleRecord, job_of, look, made, refused, unknown
 from fairlane.errors import FairlaneError, InvalidValue, StoreError
 from fairlane.failpoints import failpoint
+from fairlane.looks import LOOK_S, Looker
 from fairlane.options import new_id
 from fairlane.owner import Owner
 from fairlane.store import Store
@@ -25,9 +26,6 @@ log = logging.getLogger("fairlane.schedules")
 
 BATCH: Final = 20
 """Schedules in one transaction; each makes one job as a rule, and ``CATCH_UP`` at most."""
-LOOK_EVERY_S: Final = 1.0
-"""Longest time between two looks: another process may have made a schedule that is due sooner. A look reads one entry
-of an index."""
 JITTER: Final = 0.1
 """Processes that wait for one tick spread out by it, as a share of the wait: the first one fires, the others see it."""
 
@@ -96,24 +94,28 @@ class Firing:
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
+        self._looker = Looker(owner)
         self._wait_s = 0.0
 
     @property
     def every_s(self) -> float:
-        """How long until the next look, in seconds: until the next tick, and a second at most."""
+        """How long until the next pass, in seconds: until the next tick, or the next look."""
         return self._wait_s
 
     def work(self) -> int:
         """Fire what is due now; return how many jobs that made."""
-        self._wait_s = LOOK_EVERY_S
+        self._wait_s = LOOK_S
         jobs = 0
-        due_in_s = self._owner.read(_due_in_s)
-        if due_in_s is not None and due_in_s <= 0:  # else a look costs no transaction
-            fired = self._owner.call(fire)
-            jobs = fired.jobs
+        due_ms = self._looker.take().schedule_ms
+        due_in_s = None if due_ms is None else (due_ms - self._owner.clock.now_ms()) / 1000
+        if due_in_s is not None and due_in_s <= 0:
             due_in_s = self._owner.read(_due_in_s)
+            if due_in_s is not None and due_in_s <= 0:  # else another process has fired it since the look
+                jobs = self._owner.call(fire).jobs
+                due_in_s = self._owner.read(_due_in_s)
+        self._wait_s = self._looker.wait_s()
         if due_in_s is not None:
-            self._wait_s = min(LOOK_EVERY_S, max(0.0, due_in_s))
+            self._wait_s = min(self._wait_s, max(0.0, due_in_s))
         return jobs
 
 
@@ -164,7 +166,7 @@ class Beside:
     """
 
     name = "schedules"
-    every_s = LOOK_EVERY_S
+    every_s = LOOK_S
 
     def __init__(self, owner: Owner) -> None:
         self._ticker = Ticker(owner)

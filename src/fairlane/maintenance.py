@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 from fairlane.chores import Chore, Rounds
 from fairlane.domain.checks import number, whole
 from fairlane.domain.states import State
+from fairlane.looks import Looker
 from fairlane.owner import Owner
 
-RESCUE_EVERY_S: Final = 1.0
 RESCUE_BATCH: Final = 100
 PREEMPT_EVERY_S: Final = 0.5
 """With the second that urgent work waits first, and what a handler takes to stop, it starts within two seconds."""
@@ -29,8 +29,6 @@ PRUNE_BATCH: Final = 500
 MOST_SURPLUS: Final = 100_000
 """Completed jobs beyond what a queue keeps that one pass deletes."""
 OPERATE_EVERY_S: Final = 0.25
-LOOK_S: Final = 1.0
-"""Time between looks for operations while none is under way; another process may begin one."""
 OPERATE_BATCH: Final = 200
 """Jobs that one portion of an operation changes: it bounds how long the others wait."""
 MAX_BATCHES: Final = 1_000
@@ -146,14 +144,21 @@ class _Operating:
         self._owner = owner
         self._going_on = going_on
         self._under_way = False
+        self._looker = Looker(owner)
 
     def every_s(self) -> float:
-        """Return how long after a pass the next one comes, in seconds."""
-        return OPERATE_EVERY_S if self._under_way else LOOK_S
+        """Return how long after a pass the next one comes, in seconds: at the next look while none is under way."""
+        return OPERATE_EVERY_S if self._under_way else self._looker.wait_s()
 
     def work(self) -> int:
         """Make the pass."""
         return _in_batches(self._portion, 1, self._going_on)
+
+    def look(self) -> int:
+        """Make the pass when one is under way, as far as the process knows."""
+        if not self._under_way and self._looker.take().operation_ms is None:
+            return 0
+        return self.work()
 
     def _portion(self) -> int:
         due_ms, now_ms = self._owner.read(lambda store, now_ms: (store.operations_due_ms(), now_ms))
@@ -236,6 +241,11 @@ class Maintenance(Rounds):
         def going_on() -> bool:
             return not self._stopping.is_set()
 
+        looker = Looker(owner)
+
+        def rescuing() -> int:
+            return rescue(owner, going_on=going_on, ready=ready) if looker.take().rescue else 0
+
         passes = itertools.count()
 
         def preempting() -> int:
@@ -247,15 +257,9 @@ class Maintenance(Rounds):
         prunes.due_at = self._clock.monotonic() + PRUNE_EVERY_S * rng.random()  # the rescue comes first
         operating = _Operating(owner, going_on)
         self.chores: tuple[Chore, ...] = (
-            Chore(
-                "rescue",
-                lambda: rescue(owner, going_on=going_on, ready=ready),
-                every_s=RESCUE_EVERY_S,
-                jitter=0.1,
-                rng=rng,
-            ),
+            Chore("rescue", rescuing, every_s=looker.wait_s, jitter=0.0, rng=rng),
             Chore("preempt", preempting, every_s=PREEMPT_EVERY_S, jitter=0.1, rng=rng),
-            Chore("operate", operating.work, every_s=operating.every_s, jitter=0.1, rng=rng),
+            Chore("operate", operating.look, every_s=operating.every_s, jitter=0.0, rng=rng),
             prunes,
         )
         self._further: list[Upkeep] = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
@@ -27,6 +28,7 @@ from fairlane.domain.waits import (
     EventKind,
     IncidentRecord,
     Late,
+    Objectives,
     Waiter,
     WaitingLane,
     breaches,
@@ -87,6 +89,14 @@ class _Scan(NamedTuple):
     open: bool
 
 
+class _Begun(NamedTuple):
+    """How a pass begins: what it is so far, what is set about waits, and which incidents are open."""
+
+    done: Pass
+    objectives: Objectives
+    open: Sequence[IncidentRecord]
+
+
 class Monitor:
     """Watches over the waits of one store, in one process.
 
@@ -126,10 +136,10 @@ class Monitor:
     def steps(self, *, rescue: bool = True) -> Steps[Pass]:
         """Make a pass: the body of both faces."""
         self._last_pass = self._clock.monotonic()
-        begun = yield from write(lambda store, now_ms: self._begin(store, now_ms, rescue=rescue))
+        begun, objectives, open_now = yield from write(lambda store, now_ms: self._begin(store, now_ms, rescue=rescue))
         if not begun.active:
             return begun
-        scan = yield from read(_scan)
+        scan = yield from read(lambda store, now_ms: _scan(store, objectives, open_now, now_ms))
         if not scan.found and not scan.open:
             return begun
         done = yield from write(lambda store, now_ms: self._act(store, scan, begun, now_ms))
@@ -137,16 +147,18 @@ class Monitor:
             self._tell(event)
         return done
 
-    def _begin(self, store: Store, now_ms: int, *, rescue: bool) -> Pass:
+    def _begin(self, store: Store, now_ms: int, *, rescue: bool) -> _Begun:
+        """Take or keep the watch, and return with it what is to be looked for: one transaction less for every pass."""
         active = store.watch(self.id, lease_ms=LEASE_MS, now_ms=now_ms, sinks=self._sinks())
         if not active:
             held = store.monitor()
-            return Pass(
-                at_ms=now_ms, active=False, holder=held.holder if held else "", incidents=tuple(store.incidents())
-            )
+            holder = held.holder if held else ""
+            done = Pass(at_ms=now_ms, active=False, holder=holder, incidents=tuple(store.incidents()))
+            return _Begun(done, Objectives({}), ())
         rescued = store.rescue(now_ms, limit=RESCUE_MOST) if rescue else 0
         store.notice(now_ms)
-        return Pass(at_ms=now_ms, active=True, holder=self.id, rescued=rescued)
+        begun = Pass(at_ms=now_ms, active=True, holder=self.id, rescued=rescued)
+        return _Begun(begun, store.objectives(), store.incidents())
 
     def _act(self, store: Store, scan: _Scan, begun: Pass, now_ms: int) -> Pass:
         """Raise, change and resolve incidents, and escalate: all of it in one transaction."""
@@ -239,10 +251,8 @@ class Round:
 # ---------------------------------------------------------------- looking
 
 
-def _scan(store: Store, now_ms: int) -> _Scan:
+def _scan(store: Store, objectives: Objectives, open_now: Sequence[IncidentRecord], now_ms: int) -> _Scan:
     """Find what waits too long. Jobs that an incident boosted still count under the tier that they had."""
-    objectives = store.objectives()
-    open_now = store.incidents()
     moved: list[WaitingLane] = []
     still: set[bytes] = set()
     for incident in open_now:

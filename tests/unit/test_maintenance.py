@@ -119,7 +119,7 @@ def test_maintenance_starts_and_stops_in_any_order(rig: Rig):
     for _ in range(2):
         upkeep.start()
         upkeep.start()
-        rig.until(lambda: rig.stores[0].calls.get("may_rescue"))
+        rig.until(lambda: rig.stores[0].calls.get("look"))
         assert upkeep.healthy
         upkeep.stop()
         upkeep.stop()
@@ -129,10 +129,10 @@ def test_maintenance_starts_and_stops_in_any_order(rig: Rig):
 
 def test_maintenance_outlives_a_store_that_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(chores, "RETRY_S", (0.001, 0.01))
-    rig.faults["may_rescue"] = BUSTED
+    rig.faults["look"] = BUSTED
     upkeep = Maintenance(rig.owner, rng=random.Random(1))
     upkeep.start()
-    rig.until(lambda: rig.stores[0].calls.get("may_rescue", 0) > 3)
+    rig.until(lambda: rig.stores[0].calls.get("look", 0) > 3)
     assert not upkeep.healthy
     rig.faults.clear()
     rig.until(lambda: upkeep.healthy)

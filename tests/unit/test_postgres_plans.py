@@ -60,7 +60,7 @@ VALUES: Final[Mapping[str, Any]] = {  # by the names that the statements use
     "scan": 1_000, "scheduled_at_ms": NOW_MS, "seq": 777, "since_ms": NOW_MS - 60_000, "snap": "700:700:",
     "spell_ms": 1_000, "state": 3, "states": 63, "stored": 3, "tag": None, "tags": None, "task": None, "tenant": None,
     "text": None, "tier": None, "tiers": 31, "timer_ms": NOW_MS, "trace": None, "upto": 9, "version": 5, "worker": "w",
-    "path": 0,
+    "path": 0, "most_s": 10,
 }  # fmt: skip
 
 IN_ORDER: Final[Mapping[str, tuple[Any, ...]]] = {  # those whose values have no names

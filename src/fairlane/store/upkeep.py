@@ -10,6 +10,7 @@ from typing import Protocol
 
 from fairlane.domain.preempting import MAX_PREEMPTIONS, PREEMPT_AFTER_MS
 from fairlane.domain.states import State
+from fairlane.store.values import Look
 
 
 class Upkeep(Protocol):
@@ -21,6 +22,10 @@ class Upkeep(Protocol):
 
     def may_rescue(self, now_ms: int) -> bool:
         """Return whether :meth:`rescue` would find something: a look without a transaction, made by who is idle."""
+        ...
+
+    def look(self, now_ms: int) -> Look:
+        """Return what may be due, for all that wait for something: a look without a transaction, likewise."""
         ...
 
     def may_preempt(self) -> bool:

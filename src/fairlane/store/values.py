@@ -51,6 +51,24 @@ class KeyHeld(DedupConflict):
         self.job_id = None
 
 
+class Look(NamedTuple):
+    """What may be due.
+
+    Attributes:
+        rescue: Whether a rescue would find something.
+        operation_ms: When the first operation is due; None: none is under way.
+        schedule_ms: When the first schedule is due; None: none ever is.
+        version: The last row of the log and the first timer: it changes with whatever may let a job start but time and
+            free slots. A claim after the look has found everything as long as later looks say the same. None when there
+            is something that only a claim can judge.
+    """
+
+    rescue: bool
+    operation_ms: int | None
+    schedule_ms: int | None
+    version: tuple[int, int | None] | None
+
+
 class Boosted(NamedTuple):
     """What a boost did.
 

@@ -32,6 +32,7 @@ from fairlane.worker.heartbeat import pass_on
 from fairlane.worker.logs import tell_log
 from fairlane.worker.notices import Notices
 from fairlane.worker.options import Options, Slots
+from fairlane.worker.quiet import Quiet
 from fairlane.worker.shutdown import GIVE_BACK_S, Drain
 from fairlane.worker.verdict import released
 
@@ -118,6 +119,7 @@ class Dispatcher:
         self._rng = rng
         self._until_idle = until_idle
         self._clock = SystemClock()  # what it waits by; leases go by the owner's clock
+        self._quiet = Quiet(owner)
         self._slots = Slots(options)
         self._ended: list[Attempt] = []
         self._returned: list[Settlement] = []
@@ -207,15 +209,25 @@ class Dispatcher:
         self._pass_on_asks()
         claiming |= self._collect()
         ask = self._ask() if claiming or self._ended else None
-        if ask is None and not self._ended and not self._returned and not self._untold:
-            if claiming:
-                self._claim_later()
-            return
+        if not self._ended and not self._returned and not self._untold:
+            if ask is None:
+                if claiming:
+                    self._claim_later()
+                return
+            if self._idle and not self._work_news and not self.fails and self._is_spared(ask):
+                return
         if self.fails > 1 and self._ended:
             self._settle_apart()
         trade = self._trade(ask)
         if trade.refusal is not None:
             raise trade.refusal
+
+    def _is_spared(self, ask: Ask) -> bool:
+        """Return whether nothing has happened since a claim that found nothing; then the next look is planned."""
+        spared = self._clock.monotonic() < self._due_at and self._quiet.spares(ask)
+        if spared:
+            self._poll_at = self._clock.monotonic() + self._quiet.wait_s()
+        return spared
 
     def _claim_later(self) -> None:
         """Take note that nothing can be asked for now: when a slot comes free, a claim goes with the settlement."""

@@ -11,15 +11,18 @@ from fairlane.domain.policy import Capacities, Policy
 from fairlane.domain.preempting import MAX_PREEMPTIONS, PREEMPT_AFTER_MS
 from fairlane.errors import StoreError, StoreVersion
 from fairlane.failpoints import failpoint
+from fairlane.store import Look
 from fairlane.stores._migrate import Migration, migrations
 from fairlane.stores._mirror import RULE_NUMBERS
 from fairlane.stores.postgres.base import Base
 from fairlane.stores.postgres.connection import address_of, in_schema, translated
 from fairlane.stores.postgres.lent import Lent
+from fairlane.stores.postgres.life import LOST_S
 from fairlane.stores.postgres.tail import PostgresFollower
 from fairlane.stores.tables.access import Access
 from fairlane.stores.tables.explaining import Explaining, Follower
 from fairlane.stores.tables.ground import PROBE, SETTINGS, Db
+from fairlane.stores.tables.looking import Looking
 from fairlane.stores.tables.operating import Operating
 from fairlane.stores.tables.preempting import Preempting
 from fairlane.stores.tables.running import CLAIM
@@ -31,7 +34,7 @@ COPY_FROM: Final = 20
 """From so many new jobs on, COPY is cheaper than one INSERT each."""
 
 
-class PostgresStore(Lent, Operating, Watching, Explaining, Preempting, Access, Scheduling, Base):
+class PostgresStore(Lent, Looking, Operating, Watching, Explaining, Preempting, Access, Scheduling, Base):
     """A schema of a PostgreSQL database. See the ``Store`` protocol."""
 
     def sibling(self) -> PostgresStore:
@@ -110,6 +113,14 @@ class PostgresStore(Lent, Operating, Watching, Explaining, Preempting, Access, S
         """Ask running jobs to give way, counting what stands in the inbox; see the protocol."""
         self._copy()
         return super().preempt(now_ms, after_ms=after_ms, max_preemptions=max_preemptions, limit=limit)
+
+    def look(self, now_ms: int) -> Look:
+        """Return what may be due, in one transaction; see the protocol."""
+        with self.beside("look at what is due") as db:
+            (row,) = db.execute("look", {"now_ms": now_ms, "most_s": LOST_S}).fetchall()
+        operation_ms, schedule_ms, lapsed, lost, last, timer_ms = row
+        version = None if last is None else (last, timer_ms)
+        return Look(lapsed or (lost and self._lives.steady()), operation_ms, schedule_ms, version)
 
     # ------------------------------------------------------------------ whole sets of rows
 

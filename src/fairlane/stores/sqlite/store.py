@@ -17,6 +17,7 @@ from fairlane.stores.sqlite.versions import APPLICATION_ID, refuse_others, schem
 from fairlane.stores.tables.access import Access
 from fairlane.stores.tables.explaining import Explaining
 from fairlane.stores.tables.ground import SETTINGS
+from fairlane.stores.tables.looking import Looking
 from fairlane.stores.tables.operating import Operating
 from fairlane.stores.tables.preempting import Preempting
 from fairlane.stores.tables.scheduling import Scheduling
@@ -26,7 +27,7 @@ MIGRATION_PUT: Final = query("sqlite", "migration_put")
 MIGRATION_TABLE: Final = query("sqlite", "migration_table")
 
 
-class SqliteStore(Inserting, Operating, Watching, Explaining, Preempting, Access, Scheduling, Lent):
+class SqliteStore(Inserting, Looking, Operating, Watching, Explaining, Preempting, Access, Scheduling, Lent):
     """One SQLite file, or a private database in memory. See the ``Store`` protocol."""
 
     def sibling(self) -> SqliteStore | None:

@@ -294,6 +294,7 @@ class Bench:
         """Take back what nobody renews; whoever looked before would have known."""
         self.write(lambda store, _: None)  # a clock that was set is noticed by a transaction, as workers have them
         expected = self.store.may_rescue(self.now_ms)
+        assert self.store.look(self.now_ms).rescue == expected
         done = self.write(lambda store, now_ms: store.rescue(now_ms, limit=limit))
         assert expected or not done
         return done

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -35,6 +36,30 @@ class SharedContract(SharedSchedulesContract, SharedVerifyContract):
         before = b.all_jobs()
         b.reopen()
         assert b.all_jobs() == before
+
+    @pytest.mark.parametrize("deed", ["put", "put for later", "time", "end", "rule", "cancel", "lapse"])
+    def test_a_look_tells_that_another_claim_may_find_more(self, b: Bench, open_bench: OpenBench, deed: str) -> None:
+        """B05: whatever any program has done since the last claim, and what time does; else looks say the same."""
+        other = open_bench()
+        later = b.put(delay_ms=5_000)
+        b.put()
+        claim = b.take()
+        assert b.claim(1) == []
+        before = b.store.look(b.now_ms).version
+        assert before is not None
+        assert b.claim(1) == []
+        assert other.store.look(b.now_ms).version == b.store.look(b.now_ms).version == before
+        deeds: dict[str, Callable[[], object]] = {
+            "put": other.put,
+            "put for later": lambda: other.put(delay_ms=1_000),
+            "time": lambda: b.clock.advance(ms=5_000),
+            "end": lambda: other.done(claim),
+            "rule": lambda: other.rule("tenant", "a", max_running=1),
+            "cancel": lambda: other.cancel(later),
+            "lapse": b.lapse,
+        }
+        deeds[deed]()
+        assert b.store.look(b.now_ms).version != before
 
     def test_opening_changes_nothing(self, b: Bench) -> None:
         """A second opening writes nothing."""
