@@ -265,10 +265,10 @@ class Dispatcher:
                 failpoint("after_ack_before_return")
             if unstarted:
                 failpoint("after_claim_commit")
-            self._settled(ended, trade.kept)
             self._start(unstarted, trade.claimed_at)
         finally:
             self._returned += [released(claim) for claim in unstarted]
+            self._settled(ended, trade.kept)  # last: what is told of ends holds up no job
         self._note(ask, trade)
         return trade
 
