@@ -175,3 +175,26 @@ def test_what_a_cycle_costs(place: Server, what: str, many: int, most: Cost) -> 
         if have > limit
     ]
     assert not over, f"{what} of {many}: {'; '.join(over)}"
+
+
+def unpacked(bench: Bench) -> int:
+    """Return how many buffers of values too large for their rows were touched so far."""
+    raw = bench.store._raw  # pyright: ignore[reportPrivateUsage]  # as above
+    row = raw.execute(
+        "SELECT sum(toast_blks_hit + toast_blks_read)"
+        " FROM pg_statio_user_tables, pg_stat_force_next_flush() WHERE schemaname = 'fairlane'"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_counts_of_many_lanes_are_unpacked_once(place: Server) -> None:
+    bench = Bench(place, FEW)
+    for _ in range(4):
+        bench.add(1_000, tenants=1_000)
+    bench.store.close()
+    bench.store = PostgresStore(bench.url, address_of(bench.url), bench.clock)
+    before = unpacked(bench)
+    bench.claim(1)
+    assert 0 < unpacked(bench) - before < 500
+    bench.store.close()
