@@ -207,7 +207,9 @@ class Mirror:
 
     def _turn(self, event: Event) -> None:
         _, pool, tenant, virtual, activation, last_ms, able, seen = event
+        counted = self.scheduler.pool(pool).seen
         turn = self.scheduler.turn(pool, tenant)
+        turn.pool.seen = counted  # who is new in memory may have been counted when the pool was stated
         self.scheduler.assign(turn, virtual=virtual, activation=activation, last_ms=last_ms, able=bool(able), seen=seen)
         turn.saved = turn.facts()
 
