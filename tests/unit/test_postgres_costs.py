@@ -154,8 +154,8 @@ def test_a_claim_does_not_grow(place: Server, free: int, much: tuple[int, int]) 
 @pytest.mark.parametrize(
     ("what", "many", "most"),
     [
-        ("claim", 1, Cost(statements=8, buffers=75)),
-        ("claim", 10, Cost(statements=8.5, buffers=340)),
+        ("claim", 1, Cost(statements=7, buffers=75)),
+        ("claim", 10, Cost(statements=7.5, buffers=340)),
         ("settle", 1, Cost(statements=5, buffers=115)),
         ("settle", 10, Cost(statements=5, buffers=350)),
         ("enqueue", 1, Cost(statements=1, buffers=50)),

@@ -42,6 +42,7 @@ WHOLE_WITHOUT_OPTIONS: Final = {
     "meant_count", "surplus_any",  # they stop at a number, and find it soon
     "ended_page", "ends", "starts", "surplus_jobs",  # of those that have ended
     "due",  # of those that are due
+    "lane_heads",  # of a lane; behind the gate the options are set for a pooler too
 }  # fmt: skip
 WHILE_EMPTY: Final = {"ended_page"}
 """Before 16, what is found is sorted as long as the table is taken for empty: until the first ANALYZE, which autovacuum
@@ -73,6 +74,7 @@ IN_ORDER: Final[Mapping[str, tuple[Any, ...]]] = {  # those whose values have no
     "enqueue_one": (NOW_MS, NOW_MS, b"i" * 16, 7, None, 0, None, None, None, "{}", 0),
     "follow": (777,),
     "jobs_there": ([b"i" * 16],),
+    "lane_heads": ([7, 8], [NOW_MS, -1], [1, -1], 100),
     "lent_enqueue_one": (json.dumps({"now_ms": NOW_MS, "database": "x"}),),
     "lent_enqueue": (json.dumps({"now_ms": NOW_MS, "database": "x", "most": 9, "jobs": []}),),
     "lent_fate": (4711, 1, 777),

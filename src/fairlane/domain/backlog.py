@@ -6,15 +6,17 @@ A lane holds its first jobs, and loads more of them when these are used up.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fairlane.domain.lanes import LaneKey, Place
 from fairlane.domain.policy import Policy
 from fairlane.domain.roster import Roster, by_seen
 from fairlane.domain.turns import ExpressJob, Lane, Pool, Queue, Turn
 
-Refill = Callable[[LaneKey, Place], tuple[list[Place], bool]]
-"""Loads the jobs of a lane behind a place: the first few, and whether more lie behind them."""
+Refill = Callable[[Sequence[tuple[LaneKey, Place]]], Sequence[tuple[list[Place], bool]]]
+"""Loads the jobs of lanes behind a place each: the first few, and whether more lie behind them."""
+FIRST = Place(-1, -1)
+"""Before every job."""
 
 
 class Backlog(Roster):
@@ -30,6 +32,7 @@ class Backlog(Roster):
         super().__init__(policy)
         self._refill = refill
         self._lane_buffer = lane_buffer
+        self._moved: set[Lane] = set()  # lanes that have lost their first job since a replay began
 
     def add(self, key: LaneKey, place: Place, express: int | None = None) -> None:
         """A job becomes available, for the first time or again."""
@@ -51,9 +54,9 @@ class Backlog(Roster):
                 turn.lanes[bit, lane.tier] = lane
                 turn.bits[lane.tier] |= bit
             if lane.jobs[0] == place:
-                self._rules.headed(turn.pool, lane, self.now_ms)
+                self._headed(lane)
         elif not lane.jobs:
-            self._load(lane, Place(-1, -1))
+            self._reload(lane, FIRST)
         self._look(turn)
 
     def remove(self, key: LaneKey, place: Place, express: int | None = None) -> None:
@@ -77,26 +80,58 @@ class Backlog(Roster):
         if not lane.discard(place):
             return
         if not lane.jobs and lane.more:
-            self._load(lane, place)
+            self._reload(lane, place)
         elif not lane.jobs:
             del turn.lanes[bit, lane.tier]
             turn.bits[lane.tier] &= ~bit
         if was_head and lane.jobs:
-            self._rules.headed(turn.pool, lane, self.now_ms)
+            self._headed(lane)
 
-    def _load(self, lane: Lane, after: Place) -> None:
-        """Bring more of a lane into memory."""
-        assert self._refill is not None, "only a lane with a store behind it lacks jobs"
-        places, lane.more = self._refill(lane.key, after)
-        lane.jobs.extend(places)
-        turn, bit = lane.turn, lane.group.bit
-        if lane.jobs:
-            turn.lanes[bit, lane.tier] = lane
-            turn.bits[lane.tier] |= bit
-            self._rules.headed(turn.pool, lane, self.now_ms)
+    def _headed(self, lane: Lane) -> None:
+        """Note that a lane has a new first job."""
+        if self.passive:
+            self._moved.add(lane)
         else:
-            turn.lanes.pop((bit, lane.tier), None)
-            turn.bits[lane.tier] &= ~bit
+            self._rules.headed(lane.turn.pool, lane, self.now_ms)
+
+    def _reload(self, lane: Lane, after: Place) -> None:
+        """Bring more of a lane into memory; in a replay at its end, with all others that lack jobs."""
+        if self.passive:
+            self._moved.add(lane)
+        else:
+            self._load([(lane, after)])
+
+    def _load(self, lacking: Sequence[tuple[Lane, Place]]) -> None:
+        """Bring more of lanes into memory: of each what lies behind a place."""
+        assert self._refill is not None, "only a lane with a store behind it lacks jobs"
+        found = self._refill([(lane.key, after) for lane, after in lacking])
+        for (lane, _), (places, more) in zip(lacking, found, strict=True):
+            lane.jobs.extend(places)
+            lane.more = more
+            turn, bit = lane.turn, lane.group.bit
+            if lane.jobs:
+                turn.lanes[bit, lane.tier] = lane
+                turn.bits[lane.tier] |= bit
+                self._rules.headed(turn.pool, lane, self.now_ms)
+            else:
+                turn.lanes.pop((bit, lane.tier), None)
+                turn.bits[lane.tier] &= ~bit
+
+    def _place(self) -> None:
+        """Work out where lanes and tenants stand that a replay has touched."""
+        self._place_lanes()
+        super()._place()
+
+    def _place_lanes(self) -> None:
+        moved, self._moved = self._moved, set()
+        lacking: list[tuple[Lane, Place]] = []
+        for lane in moved:
+            if lane.jobs:
+                self._rules.headed(lane.turn.pool, lane, self.now_ms)
+            elif lane.more:
+                lacking.append((lane, FIRST))
+        if lacking:
+            self._load(lacking)
 
     # ------------------------------------------------------------------ state taken from elsewhere
 
@@ -124,6 +159,7 @@ class Backlog(Roster):
 
     def _move(self, queue: Queue, old: Pool, new: Pool) -> None:
         """Bring a queue's groups, waiting jobs and running urgent jobs from one pool into another."""
+        self._place_lanes()
         bits = 0
         for group in queue.groups:
             old.leave(group)

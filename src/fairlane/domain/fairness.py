@@ -127,7 +127,7 @@ class Scheduler(Backlog):
             lane, place, express, rule = chosen
             start = self._charge(lane, place, express, rule, now_ms)
             starts.append(start)
-            self.began(start, now_ms)
+            self.began(start.lane, place, express, now_ms)
             decision.started(lane, express is not None, self._open)
         return starts
 
@@ -211,19 +211,19 @@ class Scheduler(Backlog):
 
     # ------------------------------------------------------------------ what runs
 
-    def began(self, start: Start, now_ms: int) -> None:
+    def began(self, key: LaneKey, place: Place, express: int | None, now_ms: int) -> None:
         """Count a start, here or (told by another replica) elsewhere: the job leaves its lane and takes up room."""
-        lane = self._lane(start.lane)
+        lane = self._lane(key)
         turn = lane.turn
-        self._take(lane, start.place, start.express)
-        if start.place.seq in self._running:
+        self._take(lane, place, express)
+        if place.seq in self._running:
             return
         group = lane.group
         tenant = turn.tenant
         limits: Sequence[Limit] = ()
         if group.limits or group.templates:
             limits = [*group.limits, *(self._own_limit(template, tenant, group) for template in group.templates)]
-        self._running[start.place.seq] = limits
+        self._running[place.seq] = limits
         self._run(tenant, turn, group.queue, lane.tier)
         for gate in (group.queue, *limits, tenant):
             if gate.started(now_ms):
@@ -265,25 +265,31 @@ class Scheduler(Backlog):
                 pool.mean = pool.mean.add(used)
                 self.changed_means.add(mean_key)
                 self.changed_pools.add(pool)
-        limits = self._running.pop(start.place.seq, None)
+        self._leave(queue, turn, key, start.place.seq)
+
+    def ended(self, key: LaneKey, seq: int) -> None:
+        """Count an end that another replica tells: the job's room is free again."""
+        queue = self._queue(key.queue)
+        self._leave(queue, self._turn(self._pool(queue.rule.pool), self._tenant(key.tenant)), key, seq)
+
+    def _leave(self, queue: Queue, turn: Turn, key: LaneKey, seq: int) -> None:
+        limits = self._running.pop(seq, None)
         if limits is not None:
-            self._ended(queue, tenant, turn, key)
+            tenant = turn.tenant
+            tenant.by_queue[queue.name] -= 1
+            if key.tier <= Tier.HIGH:
+                tenant.urgent_by_queue[queue.name] -= 1
+                turn.urgent -= 1
+            if queue.finished():
+                self._refresh(queue)
+            if queue.rule.tenant_max_running is not None:
+                self._block(turn, self._group(queue, key.task))
             for limit in limits:
                 if limit.finished():
                     self._refresh(limit)
             if tenant.finished():
                 self._refresh(tenant)
         self._look(turn)
-
-    def _ended(self, queue: Queue, tenant: Tenant, turn: Turn, key: LaneKey) -> None:
-        tenant.by_queue[queue.name] -= 1
-        if key.tier <= Tier.HIGH:
-            tenant.urgent_by_queue[queue.name] -= 1
-            turn.urgent -= 1
-        if queue.finished():
-            self._refresh(queue)
-        if queue.rule.tenant_max_running is not None:
-            self._block(turn, self._group(queue, key.task))
 
     def limits_of(self, seq: int) -> list[str]:
         """Return the keys of the named limits that a running job counts against."""

@@ -7,7 +7,8 @@ tenant stands in its pools after a change.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from itertools import count
 
 from fairlane.domain.charging import Mean
@@ -21,7 +22,8 @@ from fairlane.domain.turns import Group, Lane, Limit, Pool, Queue, Task, Tenant,
 class Roster:
     """Everything that a decision looks at, looked up by name and made when it is new.
 
-    While ``passive`` is set nobody is activated and nothing counts as changed: what another replica stated is replayed.
+    While ``passive`` is set what another replica stated is replayed: nobody is activated, nothing counts as changed,
+    and where tenants and lanes stand is worked out once, at the end.
 
     Args:
         policy: The rules.
@@ -43,6 +45,7 @@ class Roster:
         self.changed_gates: set[Tenant | Limit] = set()
         self.openings = 0
         self.passive = False
+        self._unplaced: set[Turn] = set()  # tenants to be looked at when the replay is over
         self._rules = RULEBOOK[policy.kind](policy)
         self._limit_rules: dict[str, LimitRule] = {}
         self._groups: dict[tuple[str, str], Group] = {}
@@ -56,7 +59,31 @@ class Roster:
         """The rules of the policy."""
         return self._rules
 
+    @contextmanager
+    def replaying(self) -> Generator[None]:
+        """Be passive; what others have chosen is taken over, and where everybody stands worked out at the end."""
+        self.passive = True
+        try:
+            yield
+            self._place()
+        finally:
+            self.passive = False
+
     # ------------------------------------------------------------------ where a tenant stands
+
+    def _place(self) -> None:
+        """Work out where the tenants stand that a replay has touched."""
+        for turn in self._unplaced:
+            self._rules.show(turn, self._groups_of(turn))
+        self._unplaced.clear()
+
+    def _groups_of(self, turn: Turn) -> tuple[int, ...]:
+        """Return, by class, the groups under which a tenant stands now."""
+        if turn.tenant.closed:
+            return self._rules.none
+        bound = turn.pool.urgent_bound
+        turn.over = bound is not None and turn.urgent >= bound
+        return self._rules.groups(turn, ~turn.blocked)
 
     def _look_at(self, turns: Iterable[Turn]) -> None:
         """Look at tenants that may become able at once, in the order in which they were first seen."""
@@ -65,26 +92,20 @@ class Roster:
 
     def _look(self, turn: Turn) -> None:
         """Work out where a tenant stands after a change; activate it if it has become able by its own doing."""
-        rules = self._rules
-        if turn.tenant.closed:
-            groups = rules.none
-            able = False
-        else:
-            open_ = ~turn.blocked
-            bound = turn.pool.urgent_bound
-            turn.over = bound is not None and turn.urgent >= bound
-            groups = rules.groups(turn, open_)
-            able = any(groups) or any(bit & open_ for bit in turn.express)
-        if not self.passive:
-            if able and not turn.able:
-                pool = turn.pool
-                pool.activations += 1
-                turn.activation = pool.activations
-                turn.virtual = max(turn.virtual, pool.now)
-                self.changed_pools.add(pool)
-            turn.able = able
-            self.changed_turns.add(turn)
-        rules.show(turn, groups)
+        if self.passive:
+            self._unplaced.add(turn)
+            return
+        groups = self._groups_of(turn)
+        able = any(groups) or (not turn.tenant.closed and any(bit & ~turn.blocked for bit in turn.express))
+        if able and not turn.able:
+            pool = turn.pool
+            pool.activations += 1
+            turn.activation = pool.activations
+            turn.virtual = max(turn.virtual, pool.now)
+            self.changed_pools.add(pool)
+        turn.able = able
+        self.changed_turns.add(turn)
+        self._rules.show(turn, groups)
 
     # ------------------------------------------------------------------ gates
 

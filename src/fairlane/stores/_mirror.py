@@ -12,7 +12,8 @@ Processes that only enqueue hold nothing and write nothing but jobs and their ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -34,14 +35,17 @@ and what replicas take over: ``t`` turn · ``p`` pool · ``m`` mean · ``g`` gat
 where *start is lane, arrival, seq, number?, rule, expected_us, divided_by.
 """
 
+LogRow = tuple[int, int, str]
+"""A row of the log: its number, its kind, its events as JSON."""
+
 PLAIN, STATED, STORED = 0, 1, 2
 """Kinds of log rows: by a writer without the state, with it, and with the tables stored as of the row."""
 
 RULE_NUMBERS: Final = {rule: number for number, rule in enumerate(RULES)}
 """Each rule's number as it is stored."""
 
-KEY_ITEMS: Final = {"t": 2, "p": 1, "m": 3, "g": 2, "n": 0}
-"""How many items after the first name what an event gives a value to."""
+KEY_ENDS: Final = {"t": 3, "p": 2, "m": 4, "g": 3, "n": 1}
+"""How many items, the first among them, name what an event gives a value to."""
 
 RULE_TYPES: Final[dict[RuleKind, type[AnyRule]]] = {
     "queue": QueueRule,
@@ -96,25 +100,42 @@ class Mirror:
             "m": self._mean,
             "g": self._gate,
         }
+        self._do_told = {**self._do, "f": self._ended}
 
     def apply(self, event: Event) -> None:
         """Carry out one event."""
         self._do[event[0]](event)
 
-    def replay(self, version: int, kind: int, body: str) -> None:
-        """Carry out one row of the log of kind 0, 1 or 2 (``PLAIN``, ``STATED``, ``STORED``)."""
-        self.scheduler.passive = kind != PLAIN
-        for event in decode(body):
-            name = event[0]
-            self._do[name](event)
-            if name in KEY_ITEMS:
-                self._note(event)
-        self.scheduler.passive = False
-        if kind == STORED:
-            self.unstored.clear()
-        self.version = version
+    def replay(self, rows: Iterable[LogRow]) -> None:
+        """Carry out the next rows of the log."""
+        for plain, run in groupby(rows, key=_is_plain):
+            if plain:
+                for self.version, _, body in run:
+                    for event in decode(body):
+                        self._do[event[0]](event)
+            else:
+                self._take_over(run)
 
-    def load(self, rows: list[tuple[int, int, str]], load_jobs: Callable[[], None]) -> None:
+    def _take_over(self, rows: Iterable[LogRow]) -> None:
+        """Carry out rows that state what became of all: of what is stated of the same thing, the last word counts."""
+        do, unstored = self._do_told, self.unstored
+        last_words: dict[tuple[str, ...], Event] = {}
+        with self.scheduler.replaying():
+            for self.version, kind, body in rows:
+                for event in decode(body):
+                    name = event[0]
+                    end = KEY_ENDS.get(name)
+                    if end is None:
+                        do[name](event)
+                    else:
+                        key = tuple(event[:end])
+                        last_words[key] = unstored[key] = event
+                if kind == STORED:
+                    unstored.clear()
+            for word in last_words.values():
+                do[word[0]](word)
+
+    def load(self, rows: list[LogRow], load_jobs: Callable[[], None]) -> None:
         """Take over the rows of the log behind the tables, and the jobs as they are now.
 
         Up to the last row that states something, the statements say all. The rows behind it were written by processes
@@ -126,18 +147,17 @@ class Mirror:
         """
         scheduler = self.scheduler
         stated = max((version for version, kind, _ in rows if kind != PLAIN), default=0)
-        scheduler.passive = True
-        for statement in [event for version, _, body in rows if version <= stated for event in decode(body)]:
-            if statement[0] in KEY_ITEMS:
-                self._do[statement[0]](statement)
-                self._note(statement)
-        untold = self._first_words([body for version, _, body in rows if version > stated])
-        for event in untold:
-            if event[0] in "+x":
-                scheduler.see(self._names.lane_key(event[1]))
-        load_jobs()
-        scheduler.settle_in()
-        scheduler.passive = False
+        with scheduler.replaying():
+            for statement in [event for version, _, body in rows if version <= stated for event in decode(body)]:
+                if statement[0] in KEY_ENDS:
+                    self._do[statement[0]](statement)
+                    self._note(statement)
+            untold = self._first_words([body for version, _, body in rows if version > stated])
+            for event in untold:
+                if event[0] in "+x":
+                    scheduler.see(self._names.lane_key(event[1]))
+            load_jobs()
+            scheduler.settle_in()
         for event in untold:
             if event[0] == "r":
                 scheduler.settle_in()
@@ -164,7 +184,7 @@ class Mirror:
 
     def _note(self, event: Event) -> None:
         """Note what the tables do not say yet."""
-        self.unstored[event[0], *event[1 : 1 + KEY_ITEMS[event[0]]]] = event
+        self.unstored[tuple(event[: KEY_ENDS[event[0]]])] = event
 
     # -- events
 
@@ -190,7 +210,12 @@ class Mirror:
         return Start(self._names.lane_key(lane), Place(arrival_ms, seq), number, RULES[rule], expected_us, divided_by)
 
     def _began(self, event: Event) -> None:
-        self.scheduler.began(self._start(event), event[8])
+        _, lane, arrival_ms, seq, number, _, _, _, now_ms = event
+        self.scheduler.began(self._names.lane_key(lane), Place(arrival_ms, seq), number, now_ms)
+
+    def _ended(self, event: Event) -> None:
+        """An end of which another process states what it is charged."""
+        self.scheduler.ended(self._names.lane_key(event[1]), event[3])
 
     def _finish(self, event: Event) -> None:
         run_us, in_mean, units_us = event[8:]
@@ -254,6 +279,10 @@ class Mirror:
         for event in out:
             self._note(event)
         return out
+
+
+def _is_plain(row: LogRow) -> bool:
+    return row[1] == PLAIN
 
 
 def gate_name(gate: Tenant | Limit) -> tuple[str, str]:

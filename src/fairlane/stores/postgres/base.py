@@ -23,7 +23,7 @@ import psycopg
 from fairlane.clock import Clock
 from fairlane.errors import StoreError
 from fairlane.store import News, Presence
-from fairlane.stores._mirror import PLAIN, STATED, STORED, Mirror, encode
+from fairlane.stores._mirror import PLAIN, STATED, STORED, LogRow, Mirror, encode
 from fairlane.stores.postgres.bells import Bells
 from fairlane.stores.postgres.connection import (
     BUSY_MS,
@@ -48,15 +48,14 @@ from fairlane.stores.tables.ground import (
     LOG_PRUNE,
     LOG_ROWS,
     LOG_STORED,
-    PROBE,
-    RELOAD,
     Db,
     Ground,
     Rows,
     Values,
 )
 
-INBOX_COPY: Final = "inbox_copy"
+OPENING: Final = "opening"
+CATCH_UP: Final = "catch_up"
 INBOX_INSERT: Final = "inbox_insert"
 INBOX_PRUNE: Final = "inbox_prune"
 POOLED: Final = tuple(
@@ -123,6 +122,7 @@ class Base(Tail, Ground):
         self._least_fence = 0
         self._deadline_ms: int | None = None  # the first end of a lease that this transaction gave
         self._pruned, self._inbox_pruned = 0, "0"  # up to where the log and the inbox were pruned
+        self._line = ""  # the server's line of history that the state in memory is of
         self._mark: Sequence[str] = ()  # what the fate of the transaction is asked by
         self._number = 0  # one that was drawn at the beginning of a light transaction
         self._last = 0  # the log's last row, in this transaction
@@ -225,7 +225,7 @@ class Base(Tail, Ground):
         """Tell the server that a light transaction has begun, and return its connection."""
         self._db = self._own
         with translated("begin a transaction"):
-            (look,) = self._ask_first(self._begin_light, "light_look")
+            (look,) = self._ask_first(self._begin_light, ("light_look", ()))
             self._bounded, self._clock_ms, self._number, *self._mark = look.fetchone()
         return self._own
 
@@ -235,7 +235,7 @@ class Base(Tail, Ground):
         if ended(self._raw):
             self._connect_again()
 
-    def _ask_first(self, begin: Sequence[bytes], *names: str) -> list[Rows]:
+    def _ask_first(self, begin: Sequence[bytes], *questions: tuple[str, Values]) -> list[Rows]:
         """Begin a transaction with its first questions, in one round trip; when the connection has ended, on another.
 
         Nobody is told of the loss: of what was said on the old one, the server keeps nothing.
@@ -246,7 +246,7 @@ class Base(Tail, Ground):
                 with self._raw.pipeline():
                     for statement in begin:
                         self._raw.execute(statement)
-                    answers = [self._x(name) for name in names]
+                    answers = [self._x(*question) for question in questions]
             except psycopg.Error as error:
                 if again or not lost(error):
                     raise
@@ -256,23 +256,28 @@ class Base(Tail, Ground):
         raise AssertionError("it was tried twice")
 
     def begin(self) -> None:
-        """Take the gate, and catch up with the log."""
+        """Take the gate, and catch up with the log; all in one round trip."""
         try:
-            probe, awake = self._ask_first(self._begin, PROBE, "awake")
+            mirror = self._mirror
+            since = () if mirror is None else ((CATCH_UP, {"version": mirror.version}),)
+            opening, *logged = self._ask_first(self._begin, (OPENING, ()), *since)
             self._writer_thread = threading.get_ident()
             self._fresh_look()
-            self._copied = False
+            self._copied = mirror is not None
             self._deadline_ms = None
-            self._found(probe.fetchone())
-            crashed, self._least_fence, closed, *self._mark = awake.fetchone()
+            *probe, crashed, self._least_fence, closed, number, line = opening.fetchone()
             if closed:  # else who changes nothing would not find out
                 raise psycopg.errors.ReadOnlySqlTransaction("the database is read-only")
+            self._last = self._found(probe)[0]
+            if line != self._line:  # another server has taken its place behind a pooler, and may lack rows
+                self._line, self._mirror = line, None
+            self._mark = number, line
+            if logged:
+                self._take_in(logged[0].fetchall())
             if self._of_another:
                 self._rebuild()
             if crashed:
                 (self._least_fence,) = self._x("awake_again").fetchone()
-            if self._mirror is not None:
-                self._catch_up()
         except BaseException as error:  # noqa: BLE001 - raised again
             self.go_back(error)
             raise_translated(error, "begin a transaction")
@@ -297,7 +302,7 @@ class Base(Tail, Ground):
         self._copied = True
 
     def _connect_again(self) -> None:
-        """Connect anew; another server may answer now, which lacks what ours did last."""
+        """Open another connection; who answers may lack the last rows: another server, or one that lost them."""
         self._raw.close()
         self._raw = connect(self.address)
         self._mirror = self._aside = None
@@ -362,28 +367,20 @@ class Base(Tail, Ground):
 
     # ------------------------------------------------------------------ the inbox
 
-    def _catch_up(self) -> None:
-        """Replay what other processes have logged, then give what has come in since its place in the log."""
-        super()._catch_up()
-        if self._mirror is not None:
-            self._copy()
-
     def _copy(self) -> None:
         """Copy to the log what has become visible of the inbox; once a transaction."""
-        if self._copied:
-            return
-        self._copied = True
-        self._last, lapse_ms, timer_ms = self._probe()
-        values = {"version": self._last, "floor": self._floor, **self._seen.values}
-        for version, body in self._x(INBOX_COPY, values).fetchall():
-            self._last = version
-            if self._mirror is None:
-                continue
-            if body.startswith(RELOAD):
-                self._mirror = None
-            else:
-                self._mirror.replay(version, PLAIN, body)
-        self._probed = (self._last, lapse_ms, timer_ms)
+        if not self._copied:
+            self._copied = True
+            self._take_in(self._x(CATCH_UP, {"version": self._last}).fetchall())
+
+    def _take_in(self, rows: Sequence[LogRow]) -> None:
+        """Replay the last rows of the log, those among them that were copied to it just now."""
+        if rows:
+            _, lapse_ms, timer_ms = self._probe()
+            self._last = rows[-1][0]
+            self._probed = (self._last, lapse_ms, timer_ms)
+        if self._mirror is not None:
+            self._replay(self._mirror, rows)
 
     def _live(self) -> Mirror:
         """Return the mirror, loaded when this process has not claimed before."""

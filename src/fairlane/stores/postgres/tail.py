@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from fairlane.domain.lanes import Place
 from fairlane.stores._mirror import PLAIN
 from fairlane.stores.tables.explaining import Follower
-from fairlane.stores.tables.ground import PROBE, Db, Replica
+from fairlane.stores.tables.ground import LANE_HEADS, PROBE, Db, Replica
 
 INBOX_UNREAD: Final = "inbox_unread"
 
@@ -39,11 +40,19 @@ class Tail(Replica):
             return self._found(self._x(PROBE).fetchone())
         return self._probed
 
-    def _found(self, row: tuple[Any, ...]) -> tuple[int, int | None, int | None]:  # Any: the database's own types
+    def _found(self, row: Sequence[Any]) -> tuple[int, int | None, int | None]:  # Any: the database's own types
         last, lapse_ms, timer_ms, seen, self._floor, self._of_another = row
         self._seen = Seen(seen)
         self._probed = (last or 0, lapse_ms, timer_ms)
         return self._probed
+
+    def _heads(self, db: Db, lanes: Sequence[tuple[int, Place]], most: int) -> list[list[Place]]:
+        """Return the first available jobs of lanes, of each at most so many behind a place; all in one statement."""
+        heads: dict[int, list[Place]] = {lane: [] for lane, _ in lanes}
+        asked = [lane for lane, _ in lanes], [after.arrival_ms for _, after in lanes], [after.seq for _, after in lanes]
+        for lane, arrival_ms, seq in db.execute(LANE_HEADS, (*asked, most)).fetchall():
+            heads[lane].append(Place(arrival_ms, seq))
+        return list(heads.values())
 
     def _unread(self, db: Db) -> list[str]:
         """Return the events of what no row of the log contains yet."""

@@ -83,16 +83,15 @@ class Follower(Replica):
         try:
             yield
         finally:
-            scheduler.passive = True
-            for job in joined:
-                scheduler.remove(*job)
-            for job in left:
-                scheduler.add(*job)
-            for turn, (virtual, activation, last_ms, able, seen) in before.items():
-                scheduler.assign(
-                    turn, virtual=virtual, activation=activation, last_ms=last_ms, able=bool(able), seen=seen
-                )
-            scheduler.passive = False
+            with scheduler.replaying():
+                for job in joined:
+                    scheduler.remove(*job)
+                for job in left:
+                    scheduler.add(*job)
+                for turn, (virtual, activation, last_ms, able, seen) in before.items():
+                    scheduler.assign(
+                        turn, virtual=virtual, activation=activation, last_ms=last_ms, able=bool(able), seen=seen
+                    )
 
 
 def _turns(scheduler: Scheduler, keys: list[LaneKey]) -> dict[Turn, tuple[int, ...]]:

@@ -15,18 +15,22 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from fairlane.domain.backlog import FIRST
 from fairlane.domain.charging import Mean
 from fairlane.domain.fairness import Scheduler
 from fairlane.domain.jobs import JobRecord
 from fairlane.domain.lanes import LaneKey, Place
 from fairlane.domain.policy import Capacities, Policy, TaskRule
 from fairlane.store import AnyRule, News, RuleKind
-from fairlane.stores._mirror import RULE_TYPES, Event, Mirror, set_rule
+from fairlane.stores._mirror import RULE_TYPES, Event, LogRow, Mirror, set_rule
 from fairlane.stores._queries import named
 
 LANE_BUFFER: Final = 256
+REFILL: Final = LANE_BUFFER // 2
 FIRST_HEADS: Final = 8
 """Jobs of each lane brought into memory at first; the rest follow as they are needed."""
+HEADS_AT_ONCE: Final = 1_000
+"""Lanes whose first jobs are read together."""
 LOG_ROWS: Final = 4_096
 LOG_BYTES: Final = 16 * 2**20
 """Rows of the log that are kept, and their length together; a process further behind loads the state anew."""
@@ -164,7 +168,7 @@ class Replica:
             self._mirror = self._load(self._db)
         return self._mirror
 
-    def _rows_after(self, db: Db, version: int) -> list[tuple[int, int, str]]:
+    def _rows_after(self, db: Db, version: int) -> list[LogRow]:
         """Return number, kind and body of what was logged after a row, in order."""
         return db.execute(LOG_AFTER, {"version": version}).fetchall()
 
@@ -173,11 +177,15 @@ class Replica:
         mirror = self._mirror
         if mirror is None or self._probe()[0] == mirror.version:
             return
-        for version, kind, body in self._rows_after(self._db, mirror.version):
-            if version != mirror.version + 1 or body.startswith(RELOAD):
-                self._mirror = None
-                return
-            mirror.replay(version, kind, body)
+        self._replay(mirror, self._rows_after(self._db, mirror.version))
+
+    def _replay(self, mirror: Mirror, rows: Sequence[LogRow]) -> None:
+        """Replay what was logged after the state in memory, or drop it: rows are missing, or the policy has changed."""
+        due = range(mirror.version + 1, mirror.version + 1 + len(rows))
+        if any(row[0] != number or row[2].startswith(RELOAD) for row, number in zip(rows, due, strict=True)):
+            self._mirror = None
+        else:
+            mirror.replay(rows)
 
     # ------------------------------------------------------------------ loading
 
@@ -204,15 +212,9 @@ class Replica:
         """Load the state as it is stored: as of the last row that a mirror folded, then the rows after it."""
         policy, _ = self._settings(db)
 
-        def refill(key: LaneKey, after: Place) -> tuple[list[Place], bool]:
-            values = {
-                "lane": self.lane_id(key),
-                "arrival_ms": after.arrival_ms,
-                "seq": after.seq,
-                "most": LANE_BUFFER // 2,
-            }
-            rows = db.execute(LANE_HEADS, values).fetchall()
-            return [Place(*row) for row in rows], len(rows) == LANE_BUFFER // 2
+        def refill(lanes: Sequence[tuple[LaneKey, Place]]) -> list[tuple[list[Place], bool]]:
+            asked = [(self.lane_id(key), after) for key, after in lanes]
+            return [(heads, len(heads) == REFILL) for heads in self._heads(db, asked, REFILL)]
 
         scheduler = Scheduler(policy, refill=refill, lane_buffer=LANE_BUFFER)
         (scheduler.now_ms,) = db.execute(NOTICED).fetchone()
@@ -224,13 +226,23 @@ class Replica:
         mirror.load(self._rows_after(db, stored), lambda: self._load_jobs(db, scheduler))
         return mirror
 
+    def _heads(self, db: Db, lanes: Sequence[tuple[int, Place]], most: int) -> list[list[Place]]:
+        """Return the first available jobs of lanes, of each at most so many behind a place."""
+        heads: list[list[Place]] = []
+        for lane, (arrival_ms, seq) in lanes:
+            values = {"lane": lane, "arrival_ms": arrival_ms, "seq": seq, "most": most}
+            heads.append([Place(*row) for row in db.execute(LANE_HEADS, values).fetchall()])
+        return heads
+
     def _load_jobs(self, db: Db, scheduler: Scheduler) -> None:
-        for lane, available, *key in db.execute(LANES_WAITING).fetchall():
-            lane_key = LaneKey(*key)
-            self._lane_ids[lane_key], self._lane_keys[lane] = lane, lane_key
-            values = {"lane": lane, "arrival_ms": -1, "seq": -1, "most": FIRST_HEADS}
-            places = [Place(*row) for row in db.execute(LANE_HEADS, values).fetchall()]
-            scheduler.load_lane(lane_key, places, more=available > len(places))
+        waiting = db.execute(LANES_WAITING).fetchall()
+        for start in range(0, len(waiting), HEADS_AT_ONCE):
+            rows = waiting[start : start + HEADS_AT_ONCE]
+            found = self._heads(db, [(row[0], FIRST) for row in rows], FIRST_HEADS)
+            for (lane, available, *key), places in zip(rows, found, strict=True):
+                lane_key = LaneKey(*key)
+                self._lane_ids[lane_key], self._lane_keys[lane] = lane, lane_key
+                scheduler.load_lane(lane_key, places, more=available > len(places))
         for lane, arrival_ms, seq, number in db.execute(EXPRESS_WAITING).fetchall():
             scheduler.load_express(self._key_from(db, lane), Place(arrival_ms, seq), number)
         for lane, seq, limits in db.execute(RUNNING).fetchall():
