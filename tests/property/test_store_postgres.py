@@ -24,6 +24,7 @@ from fairlane.domain.jobs import NewJob, Settlement
 from fairlane.domain.lanes import Ask, LaneKey, Place
 from fairlane.domain.tiers import Tier
 from fairlane.store import NeedsGate, Store
+from fairlane.stores.postgres import at_once
 from fairlane.stores.postgres.store import PostgresStore, open_postgres
 from fairlane.stores.tables import ground, writing
 
@@ -151,7 +152,7 @@ class PostgresEqualsOracle(StoreEqualsOracle):
         some = sorted(self.running)
         chosen = data.draw(st.lists(st.sampled_from(some), max_size=ends, unique=True)) if some else []
         if self.followed.isdisjoint(chosen):
-            self._over(self._begun_late(self.stores[which], jobs, chosen, run_us), commit=True)
+            self._over(self._begun_lightly(self.stores[which], jobs, chosen, run_us, late=False), commit=True)
             return
         store = self.stores[which]
         ends_of = [_done(seq, self.running[seq], run_us) for seq in chosen]
@@ -173,7 +174,7 @@ class PostgresEqualsOracle(StoreEqualsOracle):
             self.lights[which] = self._open()
         some = sorted(self.running.keys() - self.keys.keys() - self.followed)  # others would wait for its row
         chosen = data.draw(st.lists(st.sampled_from(some), max_size=ends, unique=True)) if some else []
-        self.late[which] = self._begun_late(self.lights[which], jobs, chosen, run_us)
+        self.late[which] = self._begun_lightly(self.lights[which], jobs, chosen, run_us, late=True)
 
     @precondition(lambda self: self.late)
     @rule(data=st.data(), commit=st.sampled_from([True, True, True, False]))
@@ -191,12 +192,13 @@ class PostgresEqualsOracle(StoreEqualsOracle):
         if store is not None:
             store.close()
 
-    def _begun_late(self, store: Store, jobs, chosen: list[int], run_us: int) -> Late:  # type: ignore[no-untyped-def]
+    def _begun_lightly(self, store: Store, jobs, chosen: list[int], run_us: int, *, late: bool) -> Late:  # type: ignore[no-untyped-def]
+        """Begin a light transaction; ``late``: its jobs are stored now, others' may be before it ends."""
         now = self.now_ms
         context = store.transaction(light=True)
         stored: dict[int, tuple[bytes, Waiting]] = {}
         new: list[NewJob] = []
-        if len(jobs) != 1:
+        if (late or chosen) and len(jobs) != 1:
             self._drawn()
         for lane, delay, expires in jobs:
             self.seq += 1
@@ -206,6 +208,8 @@ class PostgresEqualsOracle(StoreEqualsOracle):
             stored[self.seq] = new[-1].id, Waiting(lane, place, None, now + delay if delay else None, expires_ms)
         ends = [_done(seq, self.running[seq], run_us) for seq in chosen]
         context.__enter__()
+        if late:  # else jobs alone wait for the commit
+            store.heartbeat([(0, 0)], lease_ms=LEASE_MS, now_ms=now)
         if new:
             assert all(answer.created for answer in store.enqueue(new, now))
         if ends:
@@ -215,7 +219,7 @@ class PostgresEqualsOracle(StoreEqualsOracle):
         return Late(context, stored, ended)
 
     def _drawn(self) -> None:
-        """A light transaction draws a number as it begins, for the one job that most of them store."""
+        """A light transaction draws a number when the server is told of it, for the one job that it may store."""
         self.seq += 1
 
     def _over(self, late: Late, *, commit: bool) -> None:
@@ -284,6 +288,7 @@ def running() -> Iterator[None]:
     with server() as one, pytest.MonkeyPatch.context() as patched:
         patched.setattr(ground, "LANE_BUFFER", BUFFER)
         patched.setattr(writing, "LANE_BUFFER", BUFFER)
+        patched.setattr(at_once, "LANE_BUFFER", BUFFER)
         patched.setattr(ground, "FIRST_HEADS", BUFFER // 2)
         PostgresEqualsOracle.url = one.database()
         yield
