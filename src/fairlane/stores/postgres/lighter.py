@@ -26,6 +26,7 @@ from fairlane.stores.postgres.connection import Address, Statements, lost, raise
 from fairlane.stores.postgres.fate import ask
 from fairlane.stores.tables.ground import LANE_BY_KEY
 from fairlane.stores.tables.running import COMPLETED, Running
+from fairlane.stores.tables.writing import RULES_GUARDED
 
 COMPLETE_ALL: Final = "complete_all"
 CLOCK_LAG_MS: Final = 1_000
@@ -72,9 +73,15 @@ class Lighter(Running, Base):
         return True
 
     def _lane_alone(self, key: LaneKey) -> int:
-        """Return the number of a lane before the server is told of a light transaction."""
+        """Return the number of a lane before the server is told of a light transaction.
+
+        Raises:
+            NeedsGate: It would be made for jobs that a bound on waiting jobs may refuse.
+        """
         row = self._own.execute(LANE_BY_KEY, key).fetchone()
         if row is None:
+            if self._own.execute(RULES_GUARDED).fetchone() is not None:
+                raise NeedsGate("a bound on waiting jobs is kept behind the gate")
             self._make_lane(key)
             row = self._own.execute(LANE_BY_KEY, key).fetchone()
             assert row is not None, "it was made just now"
