@@ -42,7 +42,7 @@ class Lighter(Running, Base):
         self._records: dict[str, WorkerRecord] = {}
         self._put_off: list[NewJob] = []  # in this light transaction
         self._put_off_lanes: list[int] = []
-        self._put_off_ms = 0
+        self._put_off_ms: int = 0
         self._put_off_size = 0  # in characters
 
     # ------------------------------------------------------------------ new jobs
