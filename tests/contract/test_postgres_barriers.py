@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import groupby
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from tests.pg import WAIT_S, Elsewhere, Server, server, until_waiting
 from fairlane import Fairlane
 from fairlane.domain.jobs import Claim, Settlement
 from fairlane.store import Conflict, NeedsGate, Store
+from fairlane.stores.postgres import base
 from fairlane.stores.postgres.store import open_postgres
 from fairlane.testing.clock import ManualClock
 from fairlane.testing.contract.bench import Bench, ask_for
@@ -72,8 +74,41 @@ def done(claim: Claim) -> Settlement:
     return Settlement(seq=claim.seq, fence=claim.fence, kind="completed", run_us=1_000_000)
 
 
+def logged(shared: Shared) -> list[tuple[str, str]]:
+    """Return of each row of the log the transaction that wrote it, and what was visible to it as it says."""
+    with psycopg.connect(shared.url) as db:
+        return db.execute("SELECT xmin::text, snap::text FROM fairlane.log ORDER BY id").fetchall()
+
+
+def _started(b: Bench) -> Claim:
+    b.put()
+    return b.take()
+
+
 class TestInbox:
     """What light transactions and programs without the state leave behind is taken over once."""
+
+    @pytest.mark.parametrize("state", [True, False])
+    def test_a_crowded_inbox_goes_into_the_log_in_portions(
+        self, shared: Shared, one: Bench, two: Bench, three: Bench, monkeypatch: pytest.MonkeyPatch, state: bool
+    ) -> None:
+        """B37: each in a transaction of its own; what began early and ends late is neither missed nor taken twice."""
+        monkeypatch.setattr(base, "PORTION", 3)
+        late = done(_started(two))
+        if not state:
+            two.reopen()
+        with three.store.transaction(light=True):
+            three.store.heartbeat([(0, 0)], lease_ms=1, now_ms=three.now_ms)
+            three.store.settle([late], three.now_ms)
+            jobs = [one.put() for _ in range(8)]
+            before = logged(shared)
+            assert [claim.id for claim in two.claim(4)] == jobs[:4]
+            assert logged(shared)[: len(before)] == before
+            writers = [writer for writer, _ in logged(shared)[len(before) :]]
+            assert [len(list(same)) for _, same in groupby(writers)] == [3, 3, 3]
+        assert [claim.id for claim in two.claim(9)] == jobs[4:]
+        assert two.store.check() == []
+        assert one.store.check() == []
 
     def test_an_end_in_the_inbox_is_charged_once_by_who_also_has_the_log_to_catch_up_with(
         self, one: Bench, two: Bench, three: Bench

@@ -58,6 +58,8 @@ OPENING: Final = "opening"
 CATCH_UP: Final = "catch_up"
 INBOX_INSERT: Final = "inbox_insert"
 INBOX_PRUNE: Final = "inbox_prune"
+PORTION: Final = 10_000
+"""Rows of the inbox that one transaction copies to the log, about: a third of a second with the replay."""
 POOLED: Final = tuple(
     f"SET LOCAL {name} = {value}".encode()
     for name, value in {"lock_timeout": BUSY_MS, "idle_in_transaction_session_timeout": IDLE_MS, **PLANS}.items()
@@ -256,31 +258,44 @@ class Base(Tail, Ground):
         raise AssertionError("it was tried twice")
 
     def begin(self) -> None:
-        """Take the gate, and catch up with the log; all in one round trip."""
+        """Take the gate, and catch up with the log.
+
+        Where much has come into the inbox, a portion goes into the log in a transaction of its own, and then the next:
+        nobody waits long for the gate, and what was done stays done.
+        """
         try:
-            mirror = self._mirror
-            since = () if mirror is None else ((CATCH_UP, {"version": mirror.version}),)
-            opening, *logged = self._ask_first(self._begin, (OPENING, ()), *since)
-            self._writer_thread = threading.get_ident()
-            self._fresh_look()
-            self._copied = mirror is not None
-            self._deadline_ms = None
-            *probe, crashed, self._least_fence, closed, number, line = opening.fetchone()
-            if closed:  # else who changes nothing would not find out
-                raise psycopg.errors.ReadOnlySqlTransaction("the database is read-only")
-            self._last = self._found(probe)[0]
-            if line != self._line:  # another server has taken its place behind a pooler, and may lack rows
-                self._line, self._mirror = line, None
-            self._mark = number, line
-            if logged:
-                self._take_in(logged[0].fetchall())
-            if self._of_another:
-                self._rebuild()
-            if crashed:
-                (self._least_fence,) = self._x("awake_again").fetchone()
+            while self._begin_portion():
+                self._copy()
+                self._raw.execute(b"COMMIT")
+                self._writer_thread = None
         except BaseException as error:  # noqa: BLE001 - raised again
             self.go_back(error)
             raise_translated(error, "begin a transaction")
+
+    def _begin_portion(self) -> bool:
+        """Begin behind the gate, and catch up as far as one may; return whether there is more."""
+        mirror = self._mirror
+        since = () if mirror is None else ((CATCH_UP, {"version": mirror.version, "most": PORTION}),)
+        opening, *logged = self._ask_first(self._begin, (OPENING, {"most": PORTION}), *since)
+        self._writer_thread = threading.get_ident()
+        self._fresh_look()
+        self._copied = mirror is not None
+        self._deadline_ms = None
+        *probe, more, crashed, self._least_fence, closed, number, line = opening.fetchone()
+        if closed:  # else who changes nothing would not find out
+            raise psycopg.errors.ReadOnlySqlTransaction("the database is read-only")
+        self._last = self._found(probe)[0]
+        if line != self._line:  # another server has taken its place behind a pooler, and may lack rows
+            self._line, self._mirror = line, None
+        self._mark = number, line
+        if logged:
+            self._take_in(logged[0].fetchall())
+        if self._of_another:
+            self._rebuild()
+            more = False
+        if crashed:
+            (self._least_fence,) = self._x("awake_again").fetchone()
+        return bool(more)
 
     def go_back(self, error: BaseException) -> None:
         """Roll back what failed; the next transaction begins elsewhere when no change is taken here."""
@@ -371,7 +386,7 @@ class Base(Tail, Ground):
         """Copy to the log what has become visible of the inbox; once a transaction."""
         if not self._copied:
             self._copied = True
-            self._take_in(self._x(CATCH_UP, {"version": self._last}).fetchall())
+            self._take_in(self._x(CATCH_UP, {"version": self._last, "most": PORTION}).fetchall())
 
     def _take_in(self, rows: Sequence[LogRow]) -> None:
         """Replay the last rows of the log, those among them that were copied to it just now."""
