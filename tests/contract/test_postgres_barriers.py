@@ -17,7 +17,7 @@ from tests.pg import WAIT_S, Elsewhere, Server, server, until_waiting
 from fairlane import Fairlane
 from fairlane.domain.jobs import Claim, Settlement
 from fairlane.store import Conflict, NeedsGate, Store
-from fairlane.stores.postgres import base
+from fairlane.stores.postgres.inbox import Inbox
 from fairlane.stores.postgres.store import open_postgres
 from fairlane.testing.clock import ManualClock
 from fairlane.testing.contract.bench import Bench, ask_for
@@ -93,7 +93,7 @@ class TestInbox:
         self, shared: Shared, one: Bench, two: Bench, three: Bench, monkeypatch: pytest.MonkeyPatch, state: bool
     ) -> None:
         """B37: each in a transaction of its own; what began early and ends late is neither missed nor taken twice."""
-        monkeypatch.setattr(base, "PORTION", 3)
+        monkeypatch.setattr(Inbox, "portion", 3)
         late = done(_started(two))
         if not state:
             two.reopen()

@@ -15,7 +15,7 @@ import random
 import threading
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from fairlane.clock import SystemClock, instant_of
 from fairlane.domain.jobs import Claim, Settlement
@@ -34,6 +34,7 @@ from fairlane.worker.notices import Notices
 from fairlane.worker.options import Options, Slots
 from fairlane.worker.quiet import Quiet
 from fairlane.worker.shutdown import GIVE_BACK_S, Drain
+from fairlane.worker.trade import Trade
 from fairlane.worker.verdict import released
 
 log = logging.getLogger("fairlane.worker")
@@ -55,24 +56,6 @@ MAX_SETTLED: Final = 500
 """Most settlements of one kind in one transaction, for the same reason as ``MAX_CLAIMS``."""
 MAX_REFUSALS: Final = 3
 """Times that a settlement is refused, alone and by a store that works, before a plainer one is tried in its place."""
-
-
-class Trade(NamedTuple):
-    """What one transaction brought.
-
-    Attributes:
-        kept: For each settlement whether the claim was still ours.
-        claims: What was claimed.
-        claimed_at: The instant of it, by the monotonic clock.
-        due_in_s: When time alone may make something startable, from then; None when no claim asked for more.
-        refusal: Why the claim was refused, or None.
-    """
-
-    kept: Sequence[bool]
-    claims: Sequence[Claim]
-    claimed_at: float
-    due_in_s: float | None
-    refusal: FairlaneError | None
 
 
 class Dispatcher:
