@@ -21,7 +21,7 @@ from tests.pg import Server, server
 from fairlane.clock import SystemClock
 from fairlane.domain.fairness import Scheduler
 from fairlane.domain.jobs import NewJob, Settlement
-from fairlane.domain.lanes import Ask, Start
+from fairlane.domain.lanes import Ask, LaneKey, Place
 from fairlane.domain.policy import LimitRule, QueueRule, Rate, TenantRule
 from fairlane.store import Conflict, NeedsGate
 from fairlane.stores.postgres.store import PostgresStore, open_postgres
@@ -221,8 +221,8 @@ def test_the_witnesses_see_it_when_claims_do_not_know_of_each_other(
 ) -> None:
     """The control: without what others started, the same race goes beyond its limits."""
 
-    def only_gone(self: Scheduler, start: Start, now_ms: int) -> None:
-        self._take(self._lane(start.lane), start.place, start.express)
+    def only_gone(self: Scheduler, key: LaneKey, place: Place, express: int | None, now_ms: int) -> None:
+        self._take(self._lane(key), place, express)
 
     monkeypatch.setattr(Scheduler, "began", only_gone)
     url = running.database()

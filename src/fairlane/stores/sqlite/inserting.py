@@ -21,6 +21,6 @@ class Inserting(Writing):
         """Write the rows of new jobs that are available and bare."""
         whole = len(rows) - len(rows) % TOGETHER
         for first in range(0, whole, TOGETHER):
-            self._x(BARE_INSERT_16, list(chain.from_iterable(rows[first : first + TOGETHER])))
+            self._x(BARE_INSERT_16, tuple(chain.from_iterable(rows[first : first + TOGETHER])))
         for row in rows[whole:]:
             self._x(BARE_INSERT, row)
