@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 
@@ -65,6 +66,18 @@ def test_a_process_has_no_more_than_the_guide_tells(running: Server, url: str) -
             assert 14 <= count(running, url) <= 15, "the one for heartbeats is opened at the first"
             go.set()
     until(lambda: count(running, url) == 0, "the end of all")
+
+
+def test_why_a_job_waits_is_told_on_whatever_connection_there_is(running: Server, url: str) -> None:
+    """B19: the state that an explanation is made of was followed on one that has ended since."""
+    with fl.Fairlane(url) as app:
+        job = app.enqueue("send")
+        assert app.explain(job.id).cause
+        pid = app.owner.read(lambda store, _: store._reader.raw.info.backend_pid)  # type: ignore[attr-defined]
+        running.run(f"SELECT pg_terminate_backend({pid})")
+        with contextlib.suppress(fl.StoreError):  # it may notice before it asks
+            app.get(job.id)
+        assert app.explain(job.id).cause
 
 
 @pytest.mark.parametrize("awaited", [False, True])

@@ -46,6 +46,10 @@ class Follower(Replica):
         super().__init__()
         self._db = db
 
+    def is_on(self, db: Db) -> bool:
+        """Return whether this is the connection that it follows on: a store's may have been replaced by another."""
+        return self._db is db
+
     def scheduler(self) -> Scheduler:
         """Return the state as of the transaction that is open."""
         self._probed = None
@@ -121,7 +125,7 @@ class Explaining(Rules, Reading):
             if self.inside():  # what our transaction has written is in the tables, and its state is nobody else's
                 self._write_counts()
                 return self._explained(db, self.follower(db), job_id, now_ms)
-            if self._follower is None:
+            if self._follower is None or not self._follower.is_on(db):
                 self._follower = self.follower(db)
             return self._explained(db, self._follower, job_id, now_ms)
 
