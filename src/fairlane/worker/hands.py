@@ -86,11 +86,16 @@ class Hands:
         """
         self._claimed_until = lapses_at
 
-    def collect(self) -> list[Attempt]:
-        """Return what has ended since the last call."""
+    @property
+    def ended(self) -> int:
+        """How many have ended and are to be collected."""
+        return len(self._ended)
+
+    def collect(self, most: int) -> list[Attempt]:
+        """Return what has ended since the last call, so many at most."""
         ended: list[Attempt] = []
         line = self._ended
-        while line:
+        while line and len(ended) < most:
             attempt = line.popleft()
             if not attempt.task.is_async:
                 self._threads.collected()

@@ -32,6 +32,7 @@ from fairlane.worker.heartbeat import pass_on
 from fairlane.worker.logs import tell_log
 from fairlane.worker.notices import Notices
 from fairlane.worker.options import Options, Slots
+from fairlane.worker.pace import Pace
 from fairlane.worker.quiet import Quiet
 from fairlane.worker.shutdown import GIVE_BACK_S, Drain
 from fairlane.worker.trade import Trade
@@ -104,6 +105,7 @@ class Dispatcher:
         self._clock = SystemClock()  # what it waits by; leases go by the owner's clock
         self._quiet = Quiet(owner)
         self._slots = Slots(options)
+        self._pace = Pace(options.concurrency)
         self._ended: list[Attempt] = []
         self._returned: list[Settlement] = []
         self._untold = False  # whether a run has settled itself, which nobody was told yet
@@ -190,7 +192,7 @@ class Dispatcher:
 
     def _turn(self, claiming: bool) -> None:
         self._pass_on_asks()
-        claiming |= self._collect()
+        claiming |= self._collect(self._pace.portion(self._hands.ended))
         ask = self._ask() if claiming or self._ended else None
         if not self._ended and not self._returned and not self._untold:
             if ask is None:
@@ -235,7 +237,9 @@ class Dispatcher:
             self._hands.claiming(math.inf)
 
     def _traded(self, ended: Sequence[Attempt], returned: Sequence[Settlement], ask: Ask | None) -> Trade:
+        began = self._clock.monotonic()
         trade = self._owner.here(partial(self._op, ended, returned, ask, self._untold))
+        self._pace.traded(self._clock.monotonic() - began, ended)
         self._untold = False
         del self._ended[:MAX_SETTLED], self._returned[:MAX_SETTLED]
         unstarted = list(trade.claims)
@@ -298,8 +302,11 @@ class Dispatcher:
             self._asked_at = now
             pass_on(self._owner, self._worker, self._hands.attempts())
 
-    def _collect(self) -> bool:
+    def _collect(self, most: int | None = None) -> bool:
         """Free the slots of what has ended; what still has its lease is to be settled.
+
+        Args:
+            most: How many at most; None for all.
 
         Returns:
             Whether a slot came free for which nothing is to be settled: a claim is worth its while.
@@ -308,7 +315,7 @@ class Dispatcher:
             self._untold = True
             self._settled([attempt], [True])
         freed = False
-        for attempt in self._hands.collect():
+        for attempt in self._hands.collect(self._hands.ended if most is None else most):
             self._slots.give(attempt.claim.start.lane, express=attempt.claim.start.express is not None)
             if attempt.settled:
                 freed = True
