@@ -45,7 +45,6 @@ class Director:
         self._acts: list[Act] = [self._flood, self._rush, self._kill, self._express, self._expedite, self._last]
         self._in_flight: list[int] = []
         self._replaced: Hand | None = None
-        self._asked_s = 0.0
         self.killed: Hand | None = None
         self.back_after_s: float | None = None
 

@@ -37,12 +37,7 @@ from fairlane.stores.postgres.connection import (
 from fairlane.stores.postgres.fate import was_carried_out
 from fairlane.stores.postgres.inbox import CATCH_UP, Inbox
 from fairlane.stores.postgres.life import LOST_S, Lives
-from fairlane.stores.tables.ground import (
-    LOG_INSERT,
-    Db,
-    Rows,
-    Values,
-)
+from fairlane.stores.tables.ground import LOG_INSERT, Db, Rows, Values
 
 OPENING: Final = "opening"
 POOLED: Final = tuple(

@@ -7,13 +7,7 @@ WITH look AS MATERIALIZED (
     WHERE name = 'enqueued_at_ms' AND NOT EXISTS (SELECT 1 FROM fairlane.rule WHERE guarded = 1)
 ),
 stored AS (
-    INSERT INTO fairlane.job (
-        seq, state, arrival_ms, enqueued_at_ms, scheduled_at_ms, available_at_ms, timer_ms,
-        id, lane, expires_at_ms, on_failure, bundle, tags, trace, args, by_wall
-    )
-    SELECT
-        nextval('fairlane.job_seq'), CASE WHEN due_ms > now_ms THEN 0 ELSE 1 END, greatest(due_ms, clock_ms), now_ms, due_ms,
-        CASE WHEN due_ms <= now_ms THEN now_ms END, CASE WHEN due_ms > now_ms THEN due_ms ELSE expires_at_ms END,
+%% part_plain_row
         id, lane, expires_at_ms, coalesce(on_failure, 0), bundle, tags, trace, args, coalesce(by_wall, 0)
     FROM look CROSS JOIN unnest(
         %b::bytea[], %b::integer[], %b::bigint[], %b::text[], %b::bigint[], %b::smallint[], %b::bytea[], %b::text[],

@@ -30,13 +30,7 @@ stored AS (
     ON CONFLICT DO NOTHING
     RETURNING seq, lane, state, arrival_ms
 ),
-told AS (
-    INSERT INTO fairlane.inbox (counts, body)
-    SELECT
-        ARRAY[lane, state, 1 - state],
-        CASE WHEN state = 1 THEN '[["+",' || lane || ',[[' || arrival_ms || ',' || seq || ']],0]]' ELSE '[]' END
-    FROM stored
-)
+%% part_told_one
 SELECT
     here, free, clock_ms, EXISTS (SELECT FROM stored),
     CASE WHEN here AND free AND channel IS NOT NULL THEN pg_notify(channel, bell) END
