@@ -262,15 +262,20 @@ def test_an_end_waits_for_hooks_as_long_as_its_grace(app: fl.Fairlane, monkeypat
 def test_an_end_at_once_says_what_it_left_out(
     app: fl.Fairlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    release = threading.Event()
+    entered, release = threading.Event(), threading.Event()
 
     @app.on_finish
     def stuck(event: fl.Event) -> None:
+        entered.set()
         release.wait(LONG_S)
+
+    @app.task
+    def after() -> None:
+        assert entered.wait(LONG_S)  # the first job's hook is being told, so only one is left in the line
 
     app.task(name="good")(returns)
     app.enqueue("good")
-    app.enqueue("good")
+    app.enqueue("after")
     monkeypatch.setattr(worker, "TIDY_S", 0.0)
     app.run_worker(until_idle=True, signals=False, grace=0)
     release.set()
