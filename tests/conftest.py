@@ -15,9 +15,9 @@ settings.load_profile("push")
 collect_ignore = ["crash/program.py", "typing/mistakes.py"]
 
 
-# Many tests start real processes and threads and kill or stop them: on a machine that is busy with other work a wait may
-# run out. One that fails is tried once more, and pytest's closing lines name it (R), so that it is seen. What fails by
-# its own logic fails twice; only properties may not, for they look at random.
+# Many tests start real processes and threads and kill or stop them: on a machine that is busy with other work a wait
+# may run out. One that fails is tried once more, and pytest's closing lines name it (R), so that it is seen. What fails
+# by its own logic fails twice; only properties may not, for they look at random.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.nodeid.startswith("tests/property/") or "/test_faults" in item.nodeid:

@@ -21,7 +21,7 @@ from fairlane.store import Look
 
 LOOK_S: Final = 1.0
 """Longest time between two looks that a thread is given."""
-SPREAD: Final = 0.1
+SPREAD: Final = 0.05
 """How much sooner one may come, as a share of it: processes that began together spread out."""
 
 

@@ -5,7 +5,6 @@ Each pass is bounded and safe to repeat, at any time and in any number of proces
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ from fairlane.owner import Owner
 RESCUE_BATCH: Final = 100
 PREEMPT_EVERY_S: Final = 0.5
 """With the second that urgent work waits first, and what a handler takes to stop, it starts within two seconds."""
-IDLE_PREEMPTS: Final = 20
-"""Of so many passes, one that runs nothing makes one."""
 PRUNE_EVERY_S: Final = 60.0
 PRUNE_BATCH: Final = 500
 MOST_SURPLUS: Final = 100_000
@@ -93,8 +90,8 @@ def preempt(owner: Owner) -> int:
     """Ask running jobs to give way to urgent ones that only slots hold back, and return how many.
 
     While no CRITICAL or express job waits, or no task gives way, this is one look at two indexes without a transaction:
-    about 0.01 ms, twice a second in each process that has a worker. Else it takes a step for each running job and each
-    lane with CRITICAL work, whatever else waits: 3 ms for 200 and 1,000 of them.
+    about 0.01 ms, twice a second in each process that runs something. Else it takes a step for each running job and
+    each lane with CRITICAL work, whatever else waits: 3 ms for 200 and 1,000 of them.
     """
     if not owner.read(lambda store, _: store.may_preempt()):
         return 0
@@ -221,8 +218,8 @@ class Maintenance(Rounds):
         retention: How long jobs are kept; None for the defaults.
         rng: Source of jitter.
         ready: Asked before each rescue; one that is not ready leaves it to the next pass.
-        busy: Whether this process runs something that may be asked to give way. One that does not looks for such
-            wishes only now and then: those that run something do.
+        busy: Whether this process runs something that may be asked to give way. One that does not finds such wishes
+            with the look that all share, once a second; it makes up for those that are held up.
     """
 
     def __init__(
@@ -246,10 +243,13 @@ class Maintenance(Rounds):
         def rescuing() -> int:
             return rescue(owner, going_on=going_on, ready=ready) if looker.take().rescue else 0
 
-        passes = itertools.count()
+        urgent = Looker(owner)
 
         def preempting() -> int:
-            return preempt(owner) if busy() or not next(passes) % IDLE_PREEMPTS else 0
+            return preempt(owner) if busy() or urgent.take().preempt else 0
+
+        def preempt_s() -> float:
+            return PREEMPT_EVERY_S if busy() else urgent.wait_s()
 
         prunes = Chore(
             "prune", lambda: prune(owner, kept, going_on=going_on), every_s=PRUNE_EVERY_S, jitter=0.5, rng=rng
@@ -258,7 +258,7 @@ class Maintenance(Rounds):
         operating = _Operating(owner, going_on)
         self.chores: tuple[Chore, ...] = (
             Chore("rescue", rescuing, every_s=looker.wait_s, jitter=0.0, rng=rng),
-            Chore("preempt", preempting, every_s=PREEMPT_EVERY_S, jitter=0.1, rng=rng),
+            Chore("preempt", preempting, every_s=preempt_s, jitter=0.1, rng=rng),
             Chore("operate", operating.look, every_s=operating.every_s, jitter=0.0, rng=rng),
             prunes,
         )

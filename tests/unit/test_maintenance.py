@@ -12,11 +12,13 @@ from rig import BUSTED, Rig
 
 from fairlane import chores, maintenance
 from fairlane.chores import Chore
-from fairlane.domain.jobs import NewJob, Settlement
+from fairlane.domain.jobs import NewJob, Settlement, WorkerRecord
 from fairlane.domain.lanes import Ask
 from fairlane.domain.states import State
+from fairlane.domain.tiers import Tier
 from fairlane.errors import InvalidValue
 from fairlane.maintenance import Maintenance, Retention
+from fairlane.store import Store
 from fairlane.testing import ManualClock
 
 HOUR_S = 3_600
@@ -111,6 +113,29 @@ def test_a_chore_that_fails_comes_again_soon_and_then_less_often(caplog: pytest.
     assert 60 <= waits[3] <= 90
     assert caplog.text.count("prune_failed") == 3
     assert chore.failed == 0
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["runs something", "runs nothing"])
+def test_urgent_work_is_found_also_by_a_process_that_runs_nothing(rig: Rig, clock: ManualClock, busy: bool):
+    """One that runs nothing sees it in the look that all share, and asks nothing by itself."""
+
+    def running(store: Store, now_ms: int) -> None:
+        store.declare_task("slow", limits=(), max_attempts=1, max_crashes=1, now_ms=now_ms, preemptible=True)
+        store.register(WorkerRecord(id="other", pool="default", queues=None, slots=1), now_ms)
+        store.enqueue([NewJob(id=random.randbytes(16), task="slow", tier=Tier.LOW)], now_ms)
+        assert store.claim(Ask("default", 1), worker="other", lease_ms=60_000, now_ms=now_ms)
+
+    rig.owner.call(running)
+    calls = rig.stores[0].calls
+    upkeep = Maintenance(rig.owner, rng=random.Random(1), busy=lambda: busy)
+    upkeep.start()
+    rig.until(lambda: calls.get("may_preempt" if busy else "look"))
+    assert not calls.get("preempt")
+    assert busy or not calls.get("may_preempt")
+    rig.enqueue_many([NewJob(id=random.randbytes(16), task="slow", tier=Tier.CRITICAL)])
+    clock.advance(seconds=2)
+    rig.until(lambda: calls.get("preempt"))
+    upkeep.stop()
 
 
 def test_maintenance_starts_and_stops_in_any_order(rig: Rig):

@@ -56,6 +56,7 @@ class Look(NamedTuple):
 
     Attributes:
         rescue: Whether a rescue would find something.
+        preempt: Whether running jobs may be asked to give way; see :meth:`~fairlane.store.Store.may_preempt`.
         operation_ms: When the first operation is due; None: none is under way.
         schedule_ms: When the first schedule is due; None: none ever is.
         version: The last row of the log and the first timer: it changes with whatever may let a job start but time and
@@ -64,6 +65,7 @@ class Look(NamedTuple):
     """
 
     rescue: bool
+    preempt: bool
     operation_ms: int | None
     schedule_ms: int | None
     version: tuple[int, int | None] | None

@@ -8,8 +8,8 @@ from fairlane.domain.lanes import Ask
 from fairlane.looks import Looker
 from fairlane.owner import Owner
 
-MOST_SPARED: Final = 10
-"""Claims that are spared in a row: about ten seconds."""
+MOST_SPARED: Final = 30
+"""Claims that are spared in a row: about half a minute."""
 
 
 class Quiet:

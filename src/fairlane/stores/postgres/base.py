@@ -164,7 +164,7 @@ class Base(Inbox):
                 yield db
             finally:
                 if not db.raw.closed:
-                    db.raw.execute("ROLLBACK")
+                    db.raw.execute("COMMIT")  # ROLLBACK would have psycopg forget what it has prepared
 
     # ------------------------------------------------------------------ transactions
 

@@ -118,9 +118,10 @@ class PostgresStore(Lent, Looking, Operating, Watching, Explaining, Preempting, 
         """Return what may be due, in one transaction; see the protocol."""
         with self.beside("look at what is due") as db:
             (row,) = db.execute("look", {"now_ms": now_ms, "most_s": LOST_S}).fetchall()
-        operation_ms, schedule_ms, lapsed, lost, last, timer_ms = row
+        preempt, operation_ms, schedule_ms, lapsed, lost, last, timer_ms = row
         version = None if last is None else (last, timer_ms)
-        return Look(lapsed or (lost and self._lives.steady()), operation_ms, schedule_ms, version)
+        rescue = lapsed or (lost and self._lives.steady())
+        return Look(rescue, preempt, operation_ms, schedule_ms, version)
 
     # ------------------------------------------------------------------ whole sets of rows
 

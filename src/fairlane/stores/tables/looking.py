@@ -5,10 +5,11 @@ from __future__ import annotations
 from fairlane.store import Look
 from fairlane.stores.tables.ground import PROBE
 from fairlane.stores.tables.operating import Operating
+from fairlane.stores.tables.preempting import Preempting
 from fairlane.stores.tables.scheduling import Scheduling
 
 
-class Looking(Operating, Scheduling):
+class Looking(Operating, Preempting, Scheduling):
     """Looks at what other methods would have to do."""
 
     def look(self, now_ms: int) -> Look:
@@ -18,6 +19,7 @@ class Looking(Operating, Scheduling):
         due = any(at_ms is not None and at_ms <= now_ms for at_ms in (lapse_ms, timer_ms))
         return Look(
             rescue=self.may_rescue(now_ms),
+            preempt=self.may_preempt(),
             operation_ms=self.operations_due_ms(),
             schedule_ms=self.next_schedule_ms(),
             version=None if due or last is None else (last, timer_ms),

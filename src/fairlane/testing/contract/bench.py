@@ -306,6 +306,7 @@ class Bench:
     def preempt(self, *, after_ms: int = 1_000, max_preemptions: int = 3, limit: int = 100) -> int:
         """Ask running jobs to give way; whoever looked before would have known."""
         expected = self.store.may_preempt()
+        assert self.store.look(self.now_ms).preempt == expected
         asked = self.write(
             lambda store, now_ms: store.preempt(now_ms, after_ms=after_ms, max_preemptions=max_preemptions, limit=limit)
         )

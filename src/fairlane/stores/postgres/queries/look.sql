@@ -1,4 +1,4 @@
--- What may be due: when the first operation is, when the first schedule is (null: none), whether a lease has run out,
+-- What may be due: whether running jobs may be asked to give way (see preempt_probe), when the first operation is, when the first schedule is (null: none), whether a lease has run out,
 -- whether a worker that is on record or runs jobs gives no sign of life, and the last row of the log; null when something
 -- stands in the inbox that it does not contain, or a claim has to look at timers or leases; last, the first timer.
 -- :now_ms the instant, :most_s for how many seconds a sign of life holds.
@@ -6,6 +6,9 @@ WITH probe (last, lapse_ms, timer_ms, snap, lease_floor, of_another) AS MATERIAL
 %% probe
 )
 SELECT
+    (
+%% preempt_probe
+    ),
     (SELECT min(due_at_ms) FROM fairlane.operation WHERE state = 0),
     (SELECT min(due_at_ms) FROM fairlane.schedule WHERE due_at_ms IS NOT NULL),
     coalesce(lapse_ms <= %(now_ms)s, false),
