@@ -19,12 +19,12 @@ from fairlane.faces import Steps, later, threaded, twin, write
 from fairlane.hooks import H
 from fairlane.insight import Insight
 from fairlane.owner import Owner
+from fairlane.registry import TaskMaker
 from fairlane.rules import Handles, Limit, Queue, TaskHandle, Tenant
 from fairlane.scheduling import SchedulingClient
 from fairlane.settings import Settings, without_password
 from fairlane.store import Backup, Restored, Store
 from fairlane.stores.named import clock_of, need_file, open_store, pinned
-from fairlane.tasks import TaskMaker
 from fairlane.tokens import Tokens
 from fairlane.watch import WatchingClient
 

@@ -19,9 +19,10 @@ from fairlane.handles import Job
 from fairlane.options import EnqueueOptions, JobOptions, Plan, new_id, without_conn
 from fairlane.pulled import PulledClaim
 from fairlane.pulling import asked, pull
+from fairlane.registry import declare
 from fairlane.steering import Steering
 from fairlane.store import KeyHeld, Store
-from fairlane.tasks import Task, declare
+from fairlane.tasks import Task
 from fairlane.transactional import with_conn
 from fairlane.views import (
     MAX_PAGE,

@@ -22,8 +22,9 @@ from fairlane.domain.tiers import Tier
 from fairlane.errors import ConfigError, InvalidJob, InvalidValue
 from fairlane.instants import instant_ms
 from fairlane.options import Plan, TierLike, span_ms
+from fairlane.registry import Registry
 from fairlane.store import Store
-from fairlane.tasks import Registry, Task
+from fairlane.tasks import Task
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict

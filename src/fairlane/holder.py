@@ -15,7 +15,7 @@ from fairlane.domain.retries import Retry
 from fairlane.handles import Ends
 from fairlane.hooks import Hooks
 from fairlane.owner import Owner
-from fairlane.tasks import Registry
+from fairlane.registry import Registry
 
 
 class Holder:

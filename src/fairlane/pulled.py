@@ -26,8 +26,8 @@ from fairlane.handles import Home, Job
 from fairlane.instants import aware
 from fairlane.options import span_ms
 from fairlane.outcomes import reference_json, result_json
+from fairlane.registry import Registry
 from fairlane.store import Store
-from fairlane.tasks import Registry
 
 MIN_LEASE_S: Final = 0.1
 MAX_LEASE_S: Final = 86_400.0

@@ -16,8 +16,8 @@ from fairlane.errors import ConfigError, FairlaneError, InvalidValue
 from fairlane.faces import Steps, wait, write
 from fairlane.handles import POLL_S
 from fairlane.pulled import PulledClaim, Puller, lease_ms_of
+from fairlane.registry import declare
 from fairlane.store import News, Store
-from fairlane.tasks import declare
 
 MAX_WAIT_S: Final = 86_400.0
 

@@ -20,9 +20,10 @@ from fairlane.domain.states import State
 from fairlane.errors import StoreError
 from fairlane.hooks import Hooks
 from fairlane.owner import Owner
+from fairlane.registry import Registry
 from fairlane.store import Store
 from fairlane.stores.sqlite.store import open_sqlite
-from fairlane.tasks import Registry, Task
+from fairlane.tasks import Task
 from fairlane.worker import Worker
 
 LONG_S = 10.0

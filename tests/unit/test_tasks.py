@@ -19,7 +19,8 @@ import pydantic
 import pytest
 
 import fairlane as fl
-from fairlane.tasks import Registry, Task, TaskMaker
+from fairlane.registry import Registry, TaskMaker
+from fairlane.tasks import Task
 
 if TYPE_CHECKING:
     from fairlane import Context

@@ -13,8 +13,8 @@ from fairlane.compat import _common as common
 from fairlane.declarations import AnyTask, Declaration, when_of
 from fairlane.domain.schedules import Spec
 from fairlane.errors import ConfigError, InvalidValue
+from fairlane.registry import Registry
 from fairlane.scheduling import GRACE_S
-from fairlane.tasks import Registry
 
 
 class crontab:

@@ -24,9 +24,9 @@ from fairlane.domain.payloads import one_line
 from fairlane.errors import FairlaneError, StoreBusy, StoreError, StoreFull
 from fairlane.failpoints import failpoint
 from fairlane.owner import Owner
+from fairlane.registry import Registry, tell_tasks
 from fairlane.store import News, Store
-from fairlane.tasks import Registry, declare
-from fairlane.worker.attempt import AnyTask, Attempt
+from fairlane.worker.attempt import Attempt
 from fairlane.worker.hands import Hands
 from fairlane.worker.heartbeat import pass_on
 from fairlane.worker.logs import tell_log
@@ -493,15 +493,3 @@ class Dispatcher:
             log.warning("give_back_failed worker=%s error=%r", self._worker, error)
             return False
         return True
-
-
-def tell_tasks(owner: Owner, registry: Registry) -> None:
-    """Tell the store what the code says about new tasks: their limits must count before the first claim."""
-    tasks = registry.undeclared
-    if tasks:
-        owner.call(partial(_declare, tasks))
-        registry.declared(tasks)
-
-
-def _declare(tasks: Sequence[AnyTask], store: Store, now_ms: int) -> None:
-    declare(store, tasks, now_ms)

@@ -18,11 +18,11 @@ from fairlane.domain.policy import QueueRule
 from fairlane.hooks import Hooks
 from fairlane.maintenance import Maintenance, Retention
 from fairlane.owner import Owner
+from fairlane.registry import Registry, tell_tasks
 from fairlane.store import Presence, Store
-from fairlane.tasks import Registry
 from fairlane.worker.hands import Hands
 from fairlane.worker.heartbeat import Heartbeat
-from fairlane.worker.loop import Dispatcher, tell_tasks
+from fairlane.worker.loop import Dispatcher
 from fairlane.worker.notices import Notices
 from fairlane.worker.options import Options, Queues, Reserve
 from fairlane.worker.shutdown import TIDY_S, Drain, Signals
