@@ -14,7 +14,7 @@ import pytest
 from docs_pages import DOCS, script
 
 import fairlane as fl
-from fairlane import alerts, dead, rules, scheduling, tasks, testing, tokens
+from fairlane import alerts, dead, registry, rules, scheduling, testing, tokens
 from fairlane.metrics import METRICS
 from fairlane.settings import SETTINGS
 from fairlane.testing import plugin
@@ -23,7 +23,7 @@ API = {path.stem: path.read_text("utf-8") for path in (DOCS / "reference" / "api
 SHOWN = [name for text in API.values() for name in re.findall(r"^::: (\S+)$", text, re.MULTILINE)]
 REACHED = (
     alerts.Alerts, dead.DeadLetters, rules.Handles, rules.Limit, rules.Queue, rules.TaskHandle, rules.Tenant,
-    rules.TierHandle, scheduling.Schedules, tasks.TaskMaker, tokens.Tokens, testing.ManualClock,
+    rules.TierHandle, scheduling.Schedules, registry.TaskMaker, tokens.Tokens, testing.ManualClock,
 )  # fmt: skip
 """Classes that callers reach by an attribute, such as ``app.queues["mail"]``; they are public too."""
 FUNCTIONS = (testing.drain, testing.assert_enqueued)
