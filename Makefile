@@ -30,11 +30,12 @@ PYTHON ?=
 ARGS ?=
 # Folders that are not written yet are left out.
 QUICK_TESTS := $(wildcard tests/unit tests/contract tests/property) $(wildcard src/fairlane/domain)
-# Side by side on all cores; what starts, kills or stops processes of its own for long has the machine to itself.
+# Side by side on all cores; what starts, kills or stops processes of its own for long runs later, two files at a time:
+# it waits more than it computes.
 SURFACES := $(wildcard tests/surfaces/test_*.py tests/surfaces/*/test_*.py)
 LONG := $(addprefix tests/surfaces/,test_cli_worker.py test_demo.py test_postgres_workers.py test_replay.py dashboard/test_browser.py)
-ALONE := tests/crash $(filter $(LONG) tests/surfaces/test_examples%,$(SURFACES))
-TOGETHER := $(filter-out tests/crash/ tests/surfaces/,$(wildcard tests/*/)) $(filter-out $(ALONE),$(SURFACES)) \
+APART := tests/crash $(filter $(LONG) tests/surfaces/test_examples%,$(SURFACES))
+TOGETHER := $(filter-out tests/crash/ tests/surfaces/,$(wildcard tests/*/)) $(filter-out $(APART),$(SURFACES)) \
     $(wildcard src/fairlane/domain)
 BENCHES := $(sort $(filter-out bench/_%,$(wildcard bench/*.py)))
 
@@ -91,7 +92,7 @@ check: static
 test: static
 	@failed=0; \
 	$(PY) -m pytest -n auto --dist worksteal --doctest-modules $(TOGETHER) $(ARGS) || failed=1; \
-	$(PY) -m pytest $(ALONE) $(ARGS) || failed=1; \
+	$(PY) -m pytest -n 2 --dist loadfile $(APART) $(ARGS) || failed=1; \
 	$(MAKE) --no-print-directory test-postgres || failed=1; \
 	exit $$failed
 
