@@ -1,7 +1,10 @@
-"""What all tests share: how hard hypothesis looks, and the markers."""
+"""What all tests share: how hard hypothesis looks, the markers, and a PostgreSQL server for those that ask."""
+
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests.pg import Server, server
 
 # A seed that failed is printed, so that the same example runs elsewhere. No deadline: a busy machine is no failure,
 # and pytest-timeout ends what hangs. `--hypothesis-profile=nightly` picks the thorough one.
@@ -32,3 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
         "postgres: needs a PostgreSQL server; left out of `make check`",
     ):
         config.addinivalue_line("markers", marker)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    with server() as one:
+        yield one
+
+
+@pytest.fixture
+def empty(postgres: Server) -> Iterator[str]:
+    """The URL of a database without anything in it."""
+    url = postgres.database(empty=True)
+    yield url
+    postgres.drop(url)
