@@ -48,6 +48,8 @@ class Held(NamedTuple):
     start: Start
     fence: int
     deadline_ms: int
+    started_ms: int
+    beat_ms: int
 
 
 class Waiting(NamedTuple):
@@ -385,7 +387,7 @@ class StoreEqualsOracle(RuleBasedStateMachine):
 
     def _crashed(self, seq: int) -> None:
         held = self.running.pop(seq)
-        self.oracle.finish(held.start, 0)
+        self.oracle.finish(held.start, (held.beat_ms - held.started_ms) * 1000)
         self.crashes[seq] = self.crashes.get(seq, 0) + 1
         if self.crashes[seq] > MAX_CRASHES or not self._back(held.start, 0):
             self._ended(seq, False)
@@ -423,7 +425,7 @@ class StoreEqualsOracle(RuleBasedStateMachine):
         for claim in claims:
             seq = claim.seq
             del self.waiting[seq]
-            self.running[seq] = Held(claim.start, claim.fence, claim.deadline_ms)
+            self.running[seq] = Held(claim.start, claim.fence, claim.deadline_ms, self.now_ms, self.now_ms)
 
     @precondition(lambda self: self.running)
     @rule(

@@ -137,7 +137,7 @@ class PostgresEqualsOracle(StoreEqualsOracle):
         with store.transaction(light=light):
             beats = store.heartbeat([(seq, held.fence), (seq, held.fence - 1)], lease_ms=LEASE_MS, now_ms=self.now_ms)
         assert [beat.answer for beat in beats] == ["ok", "lost"]
-        self.running[seq] = held._replace(deadline_ms=self.now_ms + LEASE_MS)
+        self.running[seq] = held._replace(deadline_ms=self.now_ms + LEASE_MS, beat_ms=self.now_ms)
 
     # -- light transactions
 
