@@ -269,7 +269,7 @@ class Base(Inbox):
         if self._of_another:
             self._rebuild()
             more = False
-        if crashed:
+        if crashed or self._of_another:
             (self._least_fence,) = self._x("awake_again").fetchone()
         return bool(more)
 

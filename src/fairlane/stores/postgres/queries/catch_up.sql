@@ -5,9 +5,14 @@
 -- the inbox is for the next; a log of another server, from a dump, knows nothing of this one's inbox.
 WITH last AS MATERIALIZED (
     SELECT
-        id, lease_floor, pg_snapshot_xmax(snap) AS before, ARRAY(SELECT pg_snapshot_xip(snap)) AS running,
-        pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmin(snap) AS of_another
+        id, lease_floor, snap, pg_snapshot_xmax(snap) AS before, ARRAY(SELECT pg_snapshot_xip(snap)) AS running
     FROM fairlane.log ORDER BY id DESC LIMIT 1
+),
+another AS MATERIALIZED (
+    SELECT (
+%% part_of_another
+    ) AS of_another
+    FROM (VALUES (1)) AS one LEFT JOIN last ON true
 ),
 bound AS MATERIALIZED (
     SELECT xid AS upto, (xid::text::numeric + 1)::text::xid8 AS beyond FROM fairlane.inbox
@@ -32,7 +37,7 @@ fresh AS (
 ),
 placed AS (
     SELECT coalesce((SELECT id FROM last), 0) + row_number() OVER (ORDER BY id) AS version, counts, body
-    FROM fresh WHERE (SELECT of_another FROM last) IS NOT TRUE
+    FROM fresh WHERE NOT (SELECT of_another FROM another)
 ),
 logged AS (
     INSERT INTO fairlane.log (id, kind, bytes, body, counts, lease_floor, snap)

@@ -13,6 +13,8 @@ SELECT
     END,
     last.snap::text,
     coalesce(last.lease_floor, 0),
-    coalesce(pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmin(last.snap), false)
+    (
+%% part_of_another
+    )
 FROM (VALUES (1)) AS one
 LEFT JOIN (SELECT id, snap, lease_floor FROM fairlane.log ORDER BY id DESC LIMIT 1) AS last ON true
