@@ -153,6 +153,11 @@ def _plain_rows() -> Any:  # Any: psycopg's maker of rows that are tuples
     return sys.modules["psycopg.rows"].tuple_row
 
 
+def _numbered(cursor: Raw, sql: str) -> str:
+    """Return a statement as a cursor takes it: there are some for which the parameter has a number."""
+    return sql.replace("%s", "$1") if _is(cursor, "psycopg", "RawCursor", "AsyncRawCursor") else sql
+
+
 def _must_be_open(conn: Raw) -> None:
     """See that a transaction is open or begins by itself, of libpq's drivers.
 
@@ -179,7 +184,7 @@ class _Psycopg(_Blocking):
     def carry(self, ask: Ask) -> object:
         sql, text = _said(ask)
         with self._raw.cursor(row_factory=_plain_rows()) as cursor:
-            cursor.execute(sql, None if text is None else (text,))
+            cursor.execute(_numbered(cursor, sql), None if text is None else (text,))
             return [] if text is None else cursor.fetchall()
 
 
@@ -197,7 +202,7 @@ class _AsyncPsycopg(_Awaited):
         sql, text = _said(ask)
         _must_be_open(self._raw)
         async with self._raw.cursor(row_factory=_plain_rows()) as cursor:
-            await cursor.execute(sql, None if text is None else (text,))
+            await cursor.execute(_numbered(cursor, sql), None if text is None else (text,))
             return [] if text is None else await cursor.fetchall()
 
 
@@ -276,7 +281,8 @@ class _Dbapi(_Blocking):
             else:
                 values: Any = {"batch": text} if self._place == ":batch" else (text,)
                 cursor.execute(sql.replace("%s", self._place), values)
-            return [] if text is None else [tuple(row) for row in cursor.fetchall()]
+            rows = [] if text is None else cursor.fetchall()
+            return [tuple(row.values() if isinstance(row, dict) else row) for row in rows]
         finally:
             if cursor is not self._conn:
                 cursor.close()

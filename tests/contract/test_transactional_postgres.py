@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import psycopg2.extras
 import pytest
 from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict
@@ -383,6 +384,7 @@ def test_however_the_caller_likes_rows_and_cursors(place: PostgresPlace):
     for options in (
         {"row_factory": psycopg.rows.dict_row},
         {"cursor_factory": psycopg.ClientCursor},
+        {"cursor_factory": psycopg.RawCursor},
         {"prepare_threshold": 0},
     ):
         with psycopg.connect(place.url, **options) as conn:  # type: ignore[arg-type]
@@ -392,7 +394,29 @@ def test_however_the_caller_likes_rows_and_cursors(place: PostgresPlace):
                 one.using(conn=conn).enqueue(3)
             with conn.cursor("named") as cursor:
                 one.using(conn=cursor).enqueue(4)
-    assert place.claim_all() == [0, 1, 2, 3, 4] * 3
+    for rows in (None, psycopg2.extras.RealDictCursor, psycopg2.extras.DictCursor, psycopg2.extras.NamedTupleCursor):
+        other = psycopg2.connect(place.url, cursor_factory=rows)
+        for n in range(3):
+            one.using(conn=other).enqueue(n)
+        place.app.enqueue_many([one.new(3), one.new(4)], conn=other)
+        other.commit()
+        other.close()
+    assert place.claim_all() == [0, 1, 2, 3, 4] * 8
+
+
+def test_who_moves_the_clock_of_arrivals_just_now_holds_up_nobody(place: PostgresPlace):
+    """Another program that stands still in a transaction of its own, say: the clock can wait, callers need not."""
+    one = add_one(place)
+    conn, other = place.connect(), place.connect()
+    one.using(conn=conn).enqueue(1)
+    other.execute("UPDATE fairlane.counter SET value = 0 WHERE name = 'enqueued_at_ms'")
+    other.commit()
+    other.execute("UPDATE fairlane.counter SET value = 0 WHERE name = 'enqueued_at_ms'")
+    one.using(conn=conn).enqueue(2)
+    place.app.enqueue_many([one.new(3), one.new(4)], conn=conn)
+    conn.commit()
+    other.rollback()
+    assert place.claim_all() == [1, 2, 3, 4]
 
 
 def test_another_schema(running: Server):

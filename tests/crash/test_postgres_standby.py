@@ -24,7 +24,8 @@ import fairlane as fl
 from fairlane.clock import SystemClock
 from fairlane.http.app import create_app
 from fairlane.http.options import HttpOptions
-from fairlane.stores.postgres.store import open_postgres
+from fairlane.stores.postgres.connection import address_of
+from fairlane.stores.postgres.store import PostgresStore, open_postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash, pytest.mark.timeout(120)]
 
@@ -182,6 +183,21 @@ def test_a_store_on_a_standby_goes_on_when_it_is_promoted(pair_to_promote: Pair)
             assert second.fence >= first.fence + 2**32
             second.ack()
             assert other.owner.read(lambda store, _: store.check()) == []
+
+
+@pytest.mark.parametrize("tenant", ["known", "new"])
+def test_callers_transactions_go_on_when_the_address_leads_to_another_server(pair: Pair, tenant: str) -> None:
+    url = pair.primary.database()
+    with fl.Fairlane(url) as app:
+        app.enqueue("send", tenant="known")
+    with fl.Fairlane(pair.standby(url)) as app, psycopg.connect(url) as conn:
+        with pytest.raises(fl.FairlaneError, match=r"another database|read-only"):
+            app.enqueue("send", tenant=tenant, conn=conn)
+        store = app.owner.store
+        assert isinstance(store, PostgresStore)
+        assert store._beside is not None
+        store._beside.address = address_of(url)  # what its name leads to from here on
+        assert app.enqueue("send", tenant=tenant, conn=conn).created
 
 
 def test_a_new_store_cannot_be_begun_while_nothing_may_be_written(pair: Pair) -> None:

@@ -11,6 +11,7 @@ A single job without a key, in a lane that is known, needs the statement alone.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
+import psycopg
 
 from fairlane.clock import Clock
 from fairlane.domain.intake import Parent, take_in
@@ -27,12 +29,12 @@ from fairlane.errors import DedupConflict, InvalidJob, InvalidValue, StoreBusy, 
 from fairlane.store.lending import Ask, Database, Declares, Loan, Say, Script, StoredWith
 from fairlane.stores._mirror import encode
 from fairlane.stores._queries import query
-from fairlane.stores.postgres.connection import Address, ended, in_schema, translated
+from fairlane.stores.postgres.connection import Address, ended, in_schema, read_only, translated
 from fairlane.stores.postgres.keys import Keyed, lock_of
 from fairlane.stores.postgres.lighter import CLOCK_LAG_MS
 from fairlane.stores.postgres.loans import Loans, PostgresLoan
 from fairlane.stores.tables.ground import LANE_BUFFER, LANE_BY_KEY
-from fairlane.stores.tables.writing import CLOCK_MOVE, RULES_GUARDED, dedup_value, tags_of
+from fairlane.stores.tables.writing import RULES_GUARDED, dedup_value, tags_of
 
 if TYPE_CHECKING:
     from fairlane.stores.postgres.store import PostgresStore
@@ -113,7 +115,7 @@ class Lent(Keyed):
         if keys:
             locks = sorted(lock_of(self.address.schema, dedup) for dedup in keys)
             yield self._say(LENT_KEYS, encode(locks).decode())
-        with self._lending, translated("prepare jobs for a caller's transaction"):
+        with self._lending, self._doubted(), translated("prepare jobs for a caller's transaction"):
             beside = self._store_beside()
             if declare is not None:
                 with beside.transaction():
@@ -139,8 +141,11 @@ class Lent(Keyed):
         if not stored:
             raise _there_is_one(job.id)
         if now_ms - clock_ms >= CLOCK_LAG_MS:
-            with self._lending, translated("move the clock of arrivals"):
-                self._store_beside()._x(CLOCK_MOVE, {"now_ms": now_ms})
+            with (
+                self._lending,
+                contextlib.suppress(psycopg.Error, StoreError),
+            ):  # the job is stored: the next one moves it
+                self._store_beside()._move_clock(now_ms)
         return True
 
     def _stored(
@@ -182,6 +187,7 @@ class Lent(Keyed):
                 ((here, _, _, was, *_),) = yield self._one(part[0], about, looked=True)
                 stored = {part[0].seq} if was else stored
             if not here:
+                self._leave_beside()  # its address may lead to the caller's server by now
                 raise InvalidValue(
                     f"conn is a connection to another database than the store's: {self._raw.info.dbname!r} on "
                     f"{self._raw.info.host or 'this machine'}"
@@ -229,6 +235,22 @@ class Lent(Keyed):
         self._beside._open()
         return self._beside
 
+    @contextlib.contextmanager
+    def _doubted(self) -> Generator[None]:
+        """Begin on another connection the next time when the server of this one takes no changes."""
+        try:
+            yield
+        except StoreError as error:
+            if read_only(error):
+                self._leave_beside()
+            raise
+
+    def _leave_beside(self) -> None:
+        """Have the next call connect anew."""
+        with self._lending:
+            if self._beside is not None:
+                self._beside._raw.close()
+
     def _rows_of(self, jobs: Sequence[NewJob], now_ms: int) -> tuple[Look, list[_Row]]:
         """Return the rows of new jobs, on a connection of our own.
 
@@ -243,12 +265,17 @@ class Lent(Keyed):
         if look.bounded:
             self._refuse_bounded(jobs)
         if now_ms - clock_ms >= CLOCK_LAG_MS:
-            clock_ms = self._x(CLOCK_MOVE, {"now_ms": now_ms}).fetchone()[0]
+            clock_ms = self._move_clock(now_ms)
         clock_ms = max(clock_ms, now_ms)
         return look, [
             _row(job, seq, self._lane_beside(job.lane), now_ms, clock_ms)
             for job, seq in zip(jobs, sorted(look.numbers) if several else [0] * len(jobs), strict=True)
         ]
+
+    def _move_clock(self, now_ms: int) -> int:
+        """Move the instant that arrivals count from, and return it; who moves it just now is not waited for."""
+        row = self._x("clock_ahead", {"now_ms": now_ms}).fetchone()
+        return now_ms if row is None else int(row[0])
 
     def _refuse_bounded(self, jobs: Sequence[NewJob]) -> None:
         bounds = set(self._x(RULES_GUARDED).fetchall())
