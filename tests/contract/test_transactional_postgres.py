@@ -338,6 +338,23 @@ def test_a_commit_in_two_phases_does_not_ring(place: PostgresPlace):
     assert place.claim_all() == [1]
 
 
+@pytest.mark.parametrize("locks", [keys.MOST_LOCKS, 0])
+def test_a_key_that_a_prepared_transaction_has_holds_up_nobody_else(
+    place: PostgresPlace, locks: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(keys, "MOST_LOCKS", locks)
+    monkeypatch.setattr(client, "KEY_WAIT_S", 0.05)
+    one = add_one(place)
+    conn = place.connect()
+    conn.tpc_begin(conn.xid(1, "gtrid", "bqual"))
+    one.using(conn=conn, dedup_key="k").enqueue(1)
+    conn.tpc_prepare()
+    with pytest.raises(fl.StoreBusy, match="dedup key 'k' in queue 'default' is held by an open transaction"):
+        one.using(dedup_key="k").enqueue(2)
+    conn.tpc_commit()
+    assert place.claim_all() == [1]
+
+
 # ---------------------------------------------------------------- psycopg's own ways
 
 
