@@ -16,7 +16,7 @@ import psycopg
 
 from fairlane.clock import SystemClock
 from fairlane.errors import FairlaneError
-from fairlane.stores.postgres.connection import Address, Statements, alive
+from fairlane.stores.postgres.connection import Address, Statements, alive, translated
 
 RENEW_S: Final = 3.0
 """How often signs of life are renewed."""
@@ -45,7 +45,7 @@ class Lives:
         self._address = address
         self._workers: set[str] = set()
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stop = threading.Event()  # the thread's that runs
         self._thread: threading.Thread | None = None
         self._db: Statements | None = None
         self._clock = SystemClock()
@@ -84,13 +84,18 @@ class Lives:
         """
         with self._lock:
             at = self._clock.monotonic()
-            self._statements().execute("life_put", {"worker": worker})
+            with translated("give a sign of life"):
+                try:
+                    self._statements().execute("life_put", {"worker": worker})
+                except psycopg.Error:
+                    self._let_go()
+                    raise
             if not self._workers:
                 self._signed_at = at
             self._workers.add(worker)
             if self._thread is None:
-                self._stop.clear()
-                self._thread = threading.Thread(target=self._run, name="fairlane-life", daemon=True)
+                stop = self._stop = threading.Event()
+                self._thread = threading.Thread(target=self._run, args=(stop,), name="fairlane-life", daemon=True)
                 self._thread.start()
         return Life(worker, self._end)
 
@@ -103,16 +108,23 @@ class Lives:
                 self._statements().execute("life_drop", {"worker": worker})
             except (psycopg.Error, FairlaneError):
                 log.warning("life_not_dropped worker=%s", worker)
-            last = not self._workers
-        if last:
-            self.close()
+            if self._workers:
+                return
+            thread = self._told_to_stop()  # in here: a worker that begins from now on has a thread of its own
+        self._over(thread)
 
     def _statements(self) -> Statements:
         self._db = alive(self._db, self._address)
         return self._db
 
-    def _run(self) -> None:
-        while not self._stop.wait(RENEW_S):
+    def _let_go(self) -> None:
+        """Close the connection; it may lead to a server that takes no changes any more."""
+        if self._db is not None:
+            self._db.raw.close()
+            self._db = None
+
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.wait(RENEW_S):
             with self._lock:
                 try:
                     at = self._clock.monotonic()
@@ -121,16 +133,24 @@ class Lives:
                     self._signed(at)
                 except (psycopg.Error, FairlaneError):
                     log.warning("life_not_renewed workers=%d", len(self._workers), exc_info=True)
-                    if self._db is not None:  # it may lead to a server that takes no changes any more
-                        self._db.raw.close()
+                    self._let_go()
 
-    def close(self) -> None:
-        """Stop; safe to call twice."""
+    def _told_to_stop(self) -> threading.Thread | None:
+        """Tell the thread to stop, and return it; under the lock."""
         self._stop.set()
         thread, self._thread = self._thread, None
+        return thread
+
+    def _over(self, thread: threading.Thread | None) -> None:
+        """Wait for a thread that was told to stop, and let go of the connection unless another one uses it."""
         if thread is not None and thread is not threading.current_thread():
             thread.join()
         with self._lock:
-            if self._db is not None:
-                self._db.raw.close()
-                self._db = None
+            if self._thread is None:
+                self._let_go()
+
+    def close(self) -> None:
+        """Stop; safe to call twice."""
+        with self._lock:
+            thread = self._told_to_stop()
+        self._over(thread)
