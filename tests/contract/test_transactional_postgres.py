@@ -14,6 +14,7 @@ import psycopg2.extras
 import pytest
 from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import set_json_loads
 from tests.contract.postgres_pooler import Pooler
 from tests.contract.transactional_rig import LONG_S, PostgresPlace
 from tests.pg import Server, server, until
@@ -507,6 +508,42 @@ def test_a_handlers_connection_is_as_new_each_time(place: PostgresPlace):
             pay.enqueue(n).result(timeout=LONG_S)
     assert len({pid for pid, *_ in seen}) == 1
     assert seen[0][1:] == seen[1][1:] == seen[2][1:] == (('"$user", public',), (None,))
+
+
+def test_a_handlers_connection_forgets_what_the_last_one_made_of_it(place: PostgresPlace):
+    seen: list[Any] = []
+
+    def look(conn: Any, row: Any) -> None:
+        seen.append((conn.info.backend_pid, row, conn.prepare_threshold))
+        conn.add_notice_handler(notices.append)
+        conn.prepare_threshold = 0
+        set_json_loads(lambda _: "mine", conn)
+
+    notices: list[Any] = []
+    ask, tell = """SELECT '{"a": 1}'::jsonb""", "DO $$ BEGIN RAISE NOTICE 'one'; END $$"
+
+    @place.app.task
+    def pay(ctx: fl.Context) -> int:
+        with ctx.transaction(result=1) as conn:
+            conn.execute(tell)
+            look(conn, conn.execute(ask).fetchone())
+            conn.cursor_factory = psycopg.RawCursor
+        return 1
+
+    @place.app.task
+    async def apay(ctx: fl.Context) -> int:
+        async with ctx.transaction(result=1) as conn:
+            await conn.execute(tell)
+            look(conn, await (await conn.execute(ask)).fetchone())
+            conn.cursor_factory = psycopg.AsyncRawCursor
+        return 1
+
+    with place.app.worker(concurrency=1):
+        for task in (pay, pay, apay, apay):
+            assert task.enqueue().result(timeout=LONG_S) == 1
+    assert [row for _, *row in seen] == [[({"a": 1},), None]] * 4
+    assert len({pid for pid, *_ in seen}) == 2
+    assert notices == []
 
 
 def test_more_handlers_than_connections_wait_for_one(place: PostgresPlace, monkeypatch: pytest.MonkeyPatch):

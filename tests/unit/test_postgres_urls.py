@@ -63,6 +63,7 @@ SECRET = "s3same"
         ("postgresql://me:{}@db/jobs?nosuch=1", "libpq has no option 'nosuch'"),
         ("postgresql://db/jobs?password={}&nosuch=1", "libpq has no option 'nosuch'"),
         ("postgresql://me:{}@db/jobs?schema=Jobs", "schema 'Jobs' is not a name"),
+        ("postgresql://me:{}@db/jobs?schema=jobs\n", r"schema 'jobs\\n' is not a name"),
         ("postgresql://me:{}@db/jobs?schema=pg_x", "schema 'pg_x' is not a name"),
         ("postgresql://me:{}@db/jobs?pooled=maybe", "pooled='maybe' is not one of yes, no"),
         ("mysql://me:{}@db/jobs", "is no store: sqlite:///relative.db, .*postgresql://user@host/database"),

@@ -45,7 +45,7 @@ GONE_MS: Final = (QUIET_S + ASKS * ASK_S) * 1_000
 """How long the other end may be silent. Below :data:`BUSY_MS`: whoever waits for the gate that a host held when it was
 cut off gets it yet."""
 MAX_SCHEMA: Final = 63
-_SCHEMA: Final = re.compile(r"^[a-z_][a-z0-9_]*$")
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _FULL: Final = frozenset({"53100", "58030"})  # disk full, I/O error
 _BUSY: Final = frozenset({"55P03", "57014"})  # lock not available, a statement's time is over
 _ENDED: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006", "08P01"})
@@ -94,7 +94,7 @@ def address_of(url: str) -> Address:
     given = query.split("&") if query else []  # what is not ours stays as it is written: libpq has its own rules
     ours = {name: unquote(value) for name, _, value in (one.partition("=") for one in given) if name in _OURS}
     schema = ours.get("schema", "fairlane")
-    if not _SCHEMA.match(schema) or len(schema) > MAX_SCHEMA or schema.startswith("pg_"):
+    if not _SCHEMA.fullmatch(schema) or len(schema) > MAX_SCHEMA or schema.startswith("pg_"):
         raise ConfigError(
             f"schema {schema!r} is not a name of lower-case letters, digits and _ of at most {MAX_SCHEMA} characters "
             "that begins with no digit and not with pg_"

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
 from fairlane.clock import SystemClock
 from fairlane.domain.jobs import Settlement
@@ -41,6 +40,9 @@ WAIT_S: Final = 30.0
 LOOK_S: Final = 0.01
 """How often a coroutine looks whether there is one: only when all are in use."""
 NOT_NULL: Final = "23502"
+
+PREPARE: Final = None
+"""After how often a statement is prepared: never. DISCARD ALL forgets it, and a pooler never knew it."""
 
 Sync = psycopg.Connection[Any]  # Any: rows as the handler likes them
 Async = psycopg.AsyncConnection[Any]  # Any: likewise
@@ -88,7 +90,7 @@ class Loans:
         try:
             with contextlib.suppress(psycopg.Error):
                 if self._worth_keeping(conn):
-                    conn.row_factory = tuple_row
+                    _begin_anew(conn)
                     conn.autocommit = True
                     if not self.address.pooled:
                         conn.execute("DISCARD ALL")
@@ -127,7 +129,7 @@ class Loans:
         try:
             with contextlib.suppress(psycopg.Error):
                 if self._worth_keeping(conn):
-                    conn.row_factory = tuple_row
+                    _begin_anew(conn)
                     await conn.set_autocommit(True)
                     if not self.address.pooled:
                         await conn.execute("DISCARD ALL")
@@ -153,7 +155,7 @@ class Loans:
         return {
             "conninfo": self.address.url,
             "client_encoding": "utf8",
-            "prepare_threshold": None,  # what DISCARD ALL forgets, and a pooler never knew
+            "prepare_threshold": PREPARE,
             **watched(self.address),
         }
 
@@ -187,6 +189,12 @@ class Loans:
             self._kept_async.clear()
         for conn in left:
             conn.pgconn.finish()  # also one of a loop that does not run any more
+
+
+def _begin_anew(conn: Sync | Async) -> None:
+    """Have a connection forget what the last handler made of it: adapters, factories, who is told of notices."""
+    conn.__init__(conn.pgconn)  # type: ignore[misc]  # as psycopg made it: nobody else knows all that it keeps
+    conn.prepare_threshold = PREPARE
 
 
 def _all_lent() -> StoreBusy:
@@ -225,6 +233,7 @@ class PostgresLoan:
         try:
             _must_be_open(conn)
             backend = conn.info.backend_pid
+            conn.cursor_factory = psycopg.Cursor  # the handler may have set another one
             # One message holds all three: nobody but the server can be stopped in the middle, with the row locked.
             with conn.pipeline():
                 conn.execute(self._loans.settle, _values(settlement, progress, now_ms))
@@ -290,6 +299,7 @@ class PostgresLoan:
         try:
             _must_be_open(conn)
             backend = conn.info.backend_pid
+            conn.cursor_factory = psycopg.AsyncCursor
             async with conn.pipeline():
                 await conn.execute(self._loans.settle, _values(settlement, progress, now_ms))
                 await conn.execute(self._loans.release, (settlement.seq,))
