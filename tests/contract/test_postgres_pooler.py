@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import psycopg
 import pytest
@@ -25,12 +26,16 @@ from postgres_pooler import Pooler
 import fairlane as fl
 from fairlane.domain.policy import Capacities, Policy
 from fairlane.store import Store
-from fairlane.stores.postgres.store import open_postgres
+from fairlane.stores.postgres import lighter
+from fairlane.stores.postgres.store import PostgresStore, open_postgres
 from fairlane.testing.clock import ManualClock
 from fairlane.testing.contract import SharedContract, StoreContract
 from fairlane.testing.contract.bench import Database, Rows
 
 pytestmark = pytest.mark.postgres
+
+GONE: Final = 99
+"""The number of a lane that only a server knew that is gone."""
 
 
 class PooledDatabase:
@@ -94,3 +99,30 @@ def test_an_application_lives_behind_it(pooled: tuple[str, str, Pooler]) -> None
         left = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
         assert db.execute(left).fetchone() == (0,), "a lock of a session was left behind"
         assert db.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("way", ["alone", "together", "gate", "conn"])
+def test_lanes_that_the_server_lost_that_has_taken_over_are_made_again(
+    pooled: tuple[str, str, Pooler], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The connection to the pooler stays: only the line of history tells, or when the server was started."""
+    direct, url, _ = pooled
+    with fl.Fairlane(url) as app, psycopg.connect(direct) as conn:
+        app.enqueue("work", dedup_key="first", conn=conn if way == "conn" else None)
+        conn.commit()
+        store = app.owner.store
+        assert isinstance(store, PostgresStore)
+        written = store._beside if way == "conn" else store
+        assert written is not None
+        for key in written._lane_ids:
+            written._lane_ids[key] = GONE
+        written._line = store._here = written._here = "before"
+        if way == "together":
+            monkeypatch.setattr(lighter, "MOST_JOBS", 1)
+        app.enqueue_many(
+            [app.new("work", dedup_key="second" if way == "gate" else None), app.new("work")],
+            conn=conn if way == "conn" else None,
+        )
+        conn.commit()
+        assert conn.execute("SELECT count(DISTINCT lane) FROM fairlane.job").fetchone() == (1,)
+        assert len(app.claim_many(10)) == 3

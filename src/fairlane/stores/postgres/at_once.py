@@ -22,19 +22,21 @@ MOST_CHARACTERS: Final = 8 * 2**20
 """Arguments in one statement: each parameter must fit in memory several times."""
 
 
-def statement(jobs: Sequence[NewJob], lanes: Sequence[int], now_ms: int) -> tuple[str, Sequence[Any]]:
+def statement(jobs: Sequence[NewJob], lanes: Sequence[int], now_ms: int, line: str | None) -> tuple[str, Sequence[Any]]:
     """Return the name of the statement that stores plain jobs, and its parameters.
 
     Args:
         jobs: One at least.
         lanes: The number of the lane of each.
         now_ms: The instant.
+        line: The server's line of history that the numbers are of; None: they are of this connection's server.
     """
     if len(jobs) == 1:
         job = jobs[0]
         return ENQUEUE_ONE, (
             now_ms,
             job.arrival_ms(now_ms),
+            line,
             job.id,
             lanes[0],
             job.expires_at_ms,
@@ -48,6 +50,7 @@ def statement(jobs: Sequence[NewJob], lanes: Sequence[int], now_ms: int) -> tupl
     return ENQUEUE_MANY, (
         now_ms,
         LANE_BUFFER,
+        line,
         [job.id for job in jobs],
         lanes,
         [job.arrival_ms(now_ms) for job in jobs],

@@ -205,7 +205,18 @@ class Base(Inbox):
         with translated("begin a transaction"):
             (look,) = self._ask_first(self._begin_light, ("light_look", ()))
             self._bounded, self._clock_ms, self._number, *self._mark = look.fetchone()
+        self._of_line(self._mark[-1])
         return self._own
+
+    def _of_line(self, line: str) -> None:
+        """Forget what is in memory when it is of another server's, which may lack rows or have others in their place.
+
+        A connection of our own ends then; behind a pooler only this tells.
+        """
+        if line != self._line:
+            self._line, self._mirror, self._aside = line, None, None
+            self._lane_ids.clear()
+            self._lane_keys.clear()
 
     def _open(self) -> None:
         if self._closed:
@@ -261,8 +272,7 @@ class Base(Inbox):
         if closed:  # else who changes nothing would not find out
             raise psycopg.errors.ReadOnlySqlTransaction("the database is read-only")
         self._last = self._found(probe)[0]
-        if line != self._line:  # another server has taken its place behind a pooler, and may lack rows
-            self._line, self._mirror = line, None
+        self._of_line(line)
         self._mark = number, line
         if logged:
             self._take_in(logged[0].fetchall())

@@ -261,6 +261,10 @@ class Lent(Keyed):
         row = self._raw.execute(self._lent_look, (len(jobs) if several else 0,)).fetchone()
         assert row is not None, "the first migration made it"
         look = Look(*row)
+        if look.database != self._here:  # a pooler may lead to another server without an end of the connection
+            self._here = look.database
+            self._lane_ids.clear()
+            self._lane_keys.clear()
         clock_ms = look.clock_ms
         if look.bounded:
             self._refuse_bounded(jobs)

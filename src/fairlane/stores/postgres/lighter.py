@@ -121,14 +121,14 @@ class Lighter(Running, Base):
         """Store what was put off.
 
         Raises:
-            NeedsGate: A bound on waiting jobs is set.
+            NeedsGate: A bound on waiting jobs is set, or another server has taken over behind a pooler.
             FateUnknown: The connection ended with it, and nobody can be asked what became of it.
         """
         jobs, now_ms = self._put_off, self._put_off_ms
         if any(job.arrival_ms(now_ms) <= now_ms for job in jobs):
             self._fresh.add("work")
         try:
-            row = self._say_at_once()
+            row = self._say_at_once(self._line if self.address.pooled else None)
         except psycopg.Error as error:
             if not lost(error):
                 raise
@@ -143,9 +143,10 @@ class Lighter(Running, Base):
             with contextlib.suppress(psycopg.Error):  # the jobs are stored: the next ones move it
                 self._own.execute("clock_ahead", {"now_ms": now_ms})
 
-    def _say_at_once(self) -> tuple[int] | None:
+    def _say_at_once(self, line: str | None = None) -> tuple[int] | None:
         """Say the statement that stores what was put off; return its answer."""
-        return self._own.execute(*statement(self._put_off, self._put_off_lanes, self._put_off_ms)).fetchone()
+        said = statement(self._put_off, self._put_off_lanes, self._put_off_ms, line)
+        return self._own.execute(*said).fetchone()
 
     def _said_again(self) -> bool | None:
         """Say it once more on a new connection: jobs that are there already are not stored twice.

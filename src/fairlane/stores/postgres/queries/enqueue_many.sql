@@ -1,10 +1,13 @@
--- Store plain jobs, all in one: they are in the inbox too. Not while a bound on waiting jobs is set: no row then.
--- In order: the instant, most jobs of a lane in an event, then arrays with an item for each job, null where none has such
+-- Store plain jobs, all in one: they are in the inbox too. Not while a bound on waiting jobs is set, nor where another
+-- server has taken over: no row then.
+-- In order: the instant, most jobs of a lane in an event, the server's line of history that the numbers of lanes are of
+-- (null: they are of this connection's server), then arrays with an item for each job, null where none has such
 -- a thing: id, lane, when it is due, args, when it expires, on_failure, bundle, tags, trace, by_wall.
 -- One row: the instant that arrivals count from.
 WITH look AS MATERIALIZED (
     SELECT value AS clock_ms, %s::bigint AS now_ms, %s::integer AS most FROM fairlane.counter
     WHERE name = 'enqueued_at_ms' AND NOT EXISTS (SELECT 1 FROM fairlane.rule WHERE guarded = 1)
+        AND coalesce(substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = %s::text, true)
 ),
 stored AS (
 %% part_plain_row
