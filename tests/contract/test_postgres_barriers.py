@@ -17,6 +17,7 @@ from tests.pg import WAIT_S, Elsewhere, Server, server, until_waiting
 from fairlane import Fairlane
 from fairlane.domain.jobs import Claim, Settlement
 from fairlane.store import Conflict, NeedsGate, Store
+from fairlane.stores.postgres import base
 from fairlane.stores.postgres.inbox import Inbox
 from fairlane.stores.postgres.store import open_postgres
 from fairlane.testing.clock import ManualClock
@@ -220,6 +221,26 @@ class TestClaims:
         (next_one,) = two.claim(5)
         assert next_one.seq < min(claim.seq for claim in late), "it has its early place"
         assert one.claim(5) == []
+
+
+class TestRescue:
+    """B20: who looks for workers that are gone has a snapshot, and may stand still with it."""
+
+    def test_a_worker_that_gave_a_sign_after_the_transaction_began_is_alive(
+        self, shared: Shared, one: Bench, two: Bench, three: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However long it took since, to wait for the gate or for a row: here everything takes too long."""
+        monkeypatch.setattr(base, "LOST_S", 1e-6)
+        three.worker("w")
+        three.put()
+        claim = three.take(worker="w")
+        with one.store.transaction():
+            rescue = Elsewhere(lambda: two.write(lambda store, now_ms: store.rescue(now_ms, limit=10)))
+            until_waiting(shared.url, relation="gate_keeper")
+            with psycopg.connect(shared.url) as db:
+                db.execute("UPDATE fairlane.life SET seen_at = clock_timestamp()")
+        assert rescue.answer() == 0
+        assert two.job(claim.id).state.label == "running"
 
 
 class TestBells:
