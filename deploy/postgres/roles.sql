@@ -21,8 +21,6 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'fairlane_app') THEN
         CREATE ROLE fairlane_app LOGIN;
     END IF;
-    -- `fairlane migrate` says CREATE SCHEMA IF NOT EXISTS, which needs this even when there is one.
-    EXECUTE format('GRANT CREATE ON DATABASE %I TO fairlane_owner', current_database());
 END
 $$;
 

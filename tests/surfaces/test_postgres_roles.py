@@ -168,6 +168,11 @@ def test_more_is_refused(roles: dict[str, str], sql: str) -> None:
         db.execute(sql.encode())
 
 
+def test_the_owner_makes_no_other_schema(roles: dict[str, str]) -> None:
+    with psycopg.connect(roles["owner"]) as db, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        db.execute("CREATE SCHEMA other")
+
+
 def test_the_application_cannot_migrate(roles: dict[str, str]) -> None:
     clock = ManualClock()
     with psycopg.connect(roles["admin"]) as db:
