@@ -16,10 +16,11 @@ from tests.pg import WAIT_S, Elsewhere, Server, server, until_waiting
 
 from fairlane import Fairlane
 from fairlane.domain.jobs import Claim, Settlement
+from fairlane.errors import StoreError
 from fairlane.store import Conflict, NeedsGate, Store
 from fairlane.stores.postgres import base
 from fairlane.stores.postgres.inbox import Inbox
-from fairlane.stores.postgres.store import open_postgres
+from fairlane.stores.postgres.store import PostgresStore, open_postgres
 from fairlane.testing.clock import ManualClock
 from fairlane.testing.contract.bench import Bench, ask_for
 
@@ -221,6 +222,31 @@ class TestClaims:
         (next_one,) = two.claim(5)
         assert next_one.seq < min(claim.seq for claim in late), "it has its early place"
         assert one.claim(5) == []
+
+
+class TestBegin:
+    """A transaction that cannot begin is no reason why others should not."""
+
+    @pytest.mark.parametrize("begin", ["_begin", "_begin_light"])
+    def test_a_first_statement_that_fails_spoils_nothing(
+        self, one: Bench, monkeypatch: pytest.MonkeyPatch, begin: str
+    ) -> None:
+        """It was cancelled by hand, say, just when psycopg was about to prepare what comes behind it."""
+        store = one.store
+        assert isinstance(store, PostgresStore)
+
+        def beat() -> None:
+            with store.transaction(light=begin == "_begin_light"):
+                store.heartbeat([(0, 0)], lease_ms=1, now_ms=one.now_ms)
+
+        store._raw.close()  # a connection whose statements are to be counted
+        for _ in range(2):
+            beat()
+        with monkeypatch.context() as patch:
+            patch.setattr(store, begin, (b"SELECT 1 / 0", *getattr(store, begin)))
+            with pytest.raises(StoreError):
+                beat()
+        beat()
 
 
 class TestRescue:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from fairlane.clock import Clock
 from fairlane.errors import StoreError
@@ -238,6 +239,10 @@ class Base(Inbox):
                     answers = [self._x(*question) for question in questions]
             except psycopg.Error as error:
                 if again or not lost(error):
+                    if self._raw.info.transaction_status == TransactionStatus.IDLE:
+                        # It was the first: psycopg believes that those behind it are prepared, and no rollback tells it
+                        # that they are not.
+                        self._raw.close()
                     raise
                 self._connect_again()
             else:
