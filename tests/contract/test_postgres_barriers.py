@@ -269,6 +269,26 @@ class TestRescue:
         assert two.job(claim.id).state.label == "running"
 
 
+class TestReplication:
+    def test_a_publication_of_all_tables_forbids_nothing(self, shared: Shared, one: Bench) -> None:
+        """Programs that follow the changes of a database make one, and PostgreSQL then asks what tells rows apart."""
+        with psycopg.connect(shared.url) as db:
+            db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+            without = """
+                SELECT relname FROM pg_class
+                WHERE relnamespace = 'fairlane'::regnamespace AND relkind = 'r' AND relreplident = 'd'
+                    AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisprimary)
+            """
+            assert db.execute(without).fetchall() == []
+        one.put()
+        one.done(one.take())
+        for _ in range(2):
+            with one.store.transaction():
+                one.store.write_state()  # type: ignore[attr-defined]  # it is ours
+        with psycopg.connect(shared.url) as db:
+            assert db.execute("SELECT count(*) FROM fairlane.inbox").fetchone() == (0,)
+
+
 class TestBells:
     """B40: what is told at a commit is short, once a transaction, whatever was stored."""
 
