@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 import fairlane as fl
 from fairlane.settings import Settings, without_password
 from fairlane.stores.named import pinned
-from fairlane.stores.postgres.connection import address_of
+from fairlane.stores.postgres.connection import address_of, watched
 from fairlane.stores.postgres.urls import checked
 
 
@@ -79,6 +79,15 @@ def test_what_is_wrong_is_said_without_the_password(url: str, says: str) -> None
     with pytest.raises(fl.ConfigError) as refused:
         fl.Fairlane("sqlite://").use(url.format(SECRET))
     assert SECRET not in str(refused.value)
+
+
+def test_options_of_the_environment_count_where_the_url_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c synchronous_commit=remote_apply")
+    usual, own = (
+        watched(address_of(f"postgresql://db/jobs{more}"), lock_timeout=1) for more in ("", "?options=-cx%3D1")
+    )
+    assert usual["options"].endswith(" -c lock_timeout=1 -c synchronous_commit=remote_apply")
+    assert own["options"].endswith(" -c lock_timeout=1 -cx=1")
 
 
 @given(st.text("@:/?#[]=+;,' \"\\%é漢7", min_size=6, max_size=12))

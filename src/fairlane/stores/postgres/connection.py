@@ -204,9 +204,15 @@ def watched(address: Address, **settings: int) -> dict[str, Any]:  # Any: what p
     if not address.pooled:
         its = {name if name.startswith("tcp") else f"tcp_{name}": value for name, value in both.items()} | settings
         ours["options"] = " ".join(
-            [*(f"-c {name}={value}" for name, value in its.items()), str(given.get("options") or "")]
+            [*(f"-c {name}={value}" for name, value in its.items()), str(given.get("options") or _usual_options())]
         )
     return ours
+
+
+def _usual_options() -> str:
+    """Return the options that libpq takes from ``PGOPTIONS`` or the file of ``PGSERVICE`` where nobody gives it any."""
+    usual = {one.keyword: one.val for one in psycopg.pq.Conninfo.get_defaults()}
+    return (usual.get(b"options") or b"").decode()
 
 
 def connect(address: Address) -> psycopg.Connection[Any]:
