@@ -428,6 +428,20 @@ def test_a_signal_that_the_system_delivers_to_another_thread_ends_the_wait():
         assert signals.wait(5.0) == 1
 
 
+def test_another_signal_that_the_program_handles_ends_nothing():
+    heard: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda which, frame: heard.append(which))
+    try:
+        with Signals() as signals:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert signals.wait(5.0) == 0
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert signals.wait(5.0) == 1
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == [signal.SIGUSR1]
+
+
 def test_no_handler_is_installed_outside_the_main_thread():
     before = signal.getsignal(signal.SIGTERM)
     seen: list[object] = []

@@ -27,6 +27,8 @@ GIVE_BACK_S: Final = 0.6
 TIDY_S: Final = 0.3
 """Time for threads to end. The three together are below the two seconds that a shutdown may add to the grace."""
 
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
 Step = Literal["running", "draining", "returning", "over"]
 
 
@@ -116,7 +118,8 @@ class Signals:
 
     The handlers do nothing: they may run between any two steps of the main thread, also while it holds a lock. The
     interpreter itself writes the signal's number into our pipe, in whichever thread the system delivers it; only so the
-    main thread wakes when it was another one. Elsewhere than in the main thread nothing is installed.
+    main thread wakes when it was another one. It writes those of other signals too that a program handles: they do not
+    count. Elsewhere than in the main thread nothing is installed.
 
     Example:
         >>> with Signals() as signals:
@@ -138,7 +141,7 @@ class Signals:
         os.set_blocking(self._read_fd, False)
         if self._install:
             self._wakeup_before = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
-            for which in (signal.SIGTERM, signal.SIGINT):
+            for which in ENDING:
                 self._before[which] = signal.signal(which, _do_nothing)
         return self
 
@@ -161,7 +164,7 @@ class Signals:
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait for a signal or :meth:`wake`, and return how many signals have come so far."""
         if select.select([self._read_fd], [], [], timeout_s)[0]:
-            self._count += sum(byte != 0 for byte in os.read(self._read_fd, 4096))
+            self._count += sum(byte in ENDING for byte in os.read(self._read_fd, 4096))
         return self._count
 
 
