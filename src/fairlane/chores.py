@@ -92,8 +92,9 @@ class Rounds:
         """Begin; what is due is done at once."""
         if self._thread is None:
             self._stopping.clear()
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()  # it raises when the system gives no more threads
+            self._thread = thread
 
     def stop(self, timeout_s: float | None = None) -> None:
         """End after what is under way; waits at most ``timeout_s`` for a store that hangs."""

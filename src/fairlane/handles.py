@@ -77,10 +77,11 @@ class Ends:
         with self._lock:
             if self._closed:
                 raise StoreError("the store is closed")
-            self._waiting.setdefault(job_id, []).append(future)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, args=(owner,), name="fairlane-ends", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, args=(owner,), name="fairlane-ends", daemon=True)
+                thread.start()  # it raises when the system gives no more threads
+                self._thread = thread
+            self._waiting.setdefault(job_id, []).append(future)
         self._news.set()
         return future
 

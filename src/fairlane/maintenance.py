@@ -274,6 +274,12 @@ class Maintenance(Rounds):
             chore.due_at = self._clock.monotonic() + further.every_s * rng.random()
             self.chores += (chore,)
 
+    def discard(self, timeout_s: float) -> None:
+        """End it, also when it was never started: then put away what it was made with."""
+        if self._thread is None:
+            self._leave()
+        self.stop(timeout_s)
+
     def _leave(self) -> None:
         for further in self._further:
             further.close()

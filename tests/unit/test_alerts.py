@@ -203,6 +203,25 @@ def test_a_line_is_bounded_and_loses_the_oldest(made: Any):
     assert sink.got == ["k0", *(f"k{number}" for number in range(6, MAX_PENDING + 6))]
 
 
+@pytest.mark.parametrize("name", ["fairlane-alerts", "fairlane-alert"], ids=["its own", "a sink's"])
+def test_an_alert_that_found_no_thread_is_sent_when_there_is_one(made: Any, monkeypatch: pytest.MonkeyPatch, name: str):
+    sink = Sink("one")
+    alerts = made(sink)
+    start, left = threading.Thread.start, [2]
+
+    def scarce(thread: threading.Thread) -> None:
+        if thread.name == name and left[0]:
+            left[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", scarce)
+    for number in range(3):
+        alerts.send(alert(number))
+    assert alerts.drain(LONG_S)
+    assert sink.got == ["k0", "k1", "k2"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_sends_its_own_and_none_of_the_parents(made: Any):

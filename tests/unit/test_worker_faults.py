@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 from rig import AT_ONCE, BUSTED, LONG_S, Rig
 
+from fairlane import maintenance
 from fairlane.context import Context
 from fairlane.domain.jobs import Settlement
 from fairlane.domain.states import State
 from fairlane.errors import InvalidValue, StoreBusy
+from fairlane.handles import Ends
+from fairlane.monitor import Monitor
 from fairlane.worker import loop
 
 DONE = State.COMPLETED
@@ -23,6 +27,19 @@ DONE = State.COMPLETED
 @pytest.fixture(autouse=True)
 def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "RETRY_S", (0.001, 0.02))
+
+
+def no_more_threads(monkeypatch: pytest.MonkeyPatch, name: str, times: float = math.inf) -> None:
+    """Have the system refuse threads whose name begins like this."""
+    start, left = threading.Thread.start, [times]
+
+    def scarce(thread: threading.Thread) -> None:
+        if thread.name.startswith(name) and left[0] > 0:
+            left[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", scarce)
 
 
 def test_after_ten_failed_claims_a_worker_is_unhealthy_and_it_recovers(rig: Rig, caplog: pytest.LogCaptureFixture):
@@ -185,3 +202,106 @@ def test_a_store_that_cannot_take_a_worker_on_leaves_nothing_behind(rig: Rig, tm
     rig.faults.clear()
     with worker:
         rig.until_state(rig.enqueue("quick"), DONE)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_no_thread_can_be_made_for_is_given_back_and_run_later(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+):
+    no_more_threads(monkeypatch, "fairlane-job-1" if kind == "sync" else "fairlane-loop", times=2)
+    runs: list[int] = []
+    if kind == "sync":
+
+        @rig.task
+        def job(n: int) -> None:
+            runs.append(n)
+    else:
+
+        @rig.task  # type: ignore[no-redef]
+        async def job(n: int) -> None:
+            runs.append(n)
+
+    jobs = [rig.enqueue("job", f'{{"n": {n}}}') for n in range(8)]
+    worker = rig.worker(concurrency=4)
+    with worker:
+        for one in jobs:
+            assert rig.until_state(one, DONE).failures == 0
+    assert sorted(runs) == list(range(8))
+    assert "can't start new thread" in caplog.text
+    assert "not_started" in caplog.text
+
+
+def test_where_no_thread_can_be_made_coroutines_run_and_nothing_stays_leased(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+    no_more_threads(monkeypatch, "fairlane-job")
+
+    @rig.task
+    def blocks() -> None: ...
+
+    @rig.task
+    async def waits() -> None: ...
+
+    jobs = [rig.enqueue(task) for task in ("blocks", "waits", "blocks", "waits")]
+    with rig.worker() as worker:
+        for one in jobs[1::2]:
+            rig.until_state(one, DONE)
+        rig.until(lambda: not worker.healthy)
+    assert rig.counts() == {DONE: 2, State.AVAILABLE: 2}
+    assert [rig.get(one).crashes for one in jobs] == [0] * 4
+
+
+@pytest.mark.parametrize("name", ["watch", "heartbeat", "maintenance", "dispatcher"])
+def test_a_worker_whose_start_finds_no_more_threads_leaves_nothing_behind(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    @rig.task
+    def quick() -> None: ...
+
+    monitor = Monitor(rig.owner)
+    maintenance.also(rig.owner, monitor.join)
+    rig.owner.listen(lambda news: None)  # the bell has its thread before
+    before = set(threading.enumerate())
+    no_more_threads(monkeypatch, f"fairlane-{name}")
+    worker = rig.worker()
+    with pytest.raises(RuntimeError, match="new thread"):
+        worker.start()
+    assert set(threading.enumerate()) == before
+    assert list(tmp_path.glob("**/*.alive")) == []
+    assert monitor._users == 0  # pyright: ignore[reportPrivateUsage]  # else it keeps the watch after the last worker
+    monkeypatch.undo()
+    with worker:
+        rig.until_state(rig.enqueue("quick"), DONE)
+
+
+def test_hooks_that_found_no_thread_are_told_when_there_is_one(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+    told: list[int] = []
+    rig.hooks.add("success", lambda event: told.append(event.result))  # type: ignore[arg-type]
+
+    @rig.task
+    def job(n: int) -> int:
+        return n
+
+    rig.enqueue("job", '{"n": 0}')
+    no_more_threads(monkeypatch, "fairlane-hooks")
+    rig.drain()
+    rig.enqueue("job", '{"n": 1}')
+    worker = rig.worker()
+    with worker:
+        rig.until(lambda: rig.counts() == {DONE: 2})
+        monkeypatch.undo()
+        rig.enqueue("job", '{"n": 2}')
+        rig.until(lambda: len(told) == 2)
+    assert told == [1, 2]
+
+
+def test_who_waits_for_a_result_is_told_although_the_first_found_no_thread(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+    @rig.task
+    def quick() -> None: ...
+
+    job, ends = rig.enqueue("quick"), Ends()
+    no_more_threads(monkeypatch, "fairlane-ends")
+    with pytest.raises(RuntimeError, match="new thread"):
+        ends.watch(rig.owner, job)
+    monkeypatch.undo()
+    rig.drain()
+    assert ends.watch(rig.owner, job).result(LONG_S).state == DONE
+    ends.close()

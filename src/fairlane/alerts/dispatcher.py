@@ -190,8 +190,13 @@ class Alerts:
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="fairlane-alerts", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="fairlane-alerts", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no more threads: the next alert tries again
+                log.exception("alerts_wait")
+            else:
+                self._thread = thread
 
     def _run(self) -> None:
         with self._changed:
@@ -220,9 +225,13 @@ class Alerts:
         if sending is None and line.pending and now >= line.rests_until:
             alert, tries = line.pending.popleft()
             line.sending = sending = _Sending(alert, tries + 1, now)
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._hand_over, args=(line.sink, sending), name="fairlane-alert", daemon=True
-            ).start()
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system gives no more threads: tried again like any that failed
+                sending.error, sending.done = _words_of(error), True
         return moved
 
     def _hand_over(self, sink: Sink, sending: _Sending) -> None:

@@ -153,8 +153,9 @@ class Sampler:
             if self._thread is not None:
                 return
             self._stopping = False
-            self._thread = threading.Thread(target=self._run, name="fairlane-sampler", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="fairlane-sampler", daemon=True)
+            thread.start()  # it raises when the system gives no more threads
+            self._thread = thread
 
     def stop(self) -> None:
         """End the thread."""

@@ -42,7 +42,11 @@ class LoopThread:
         self._stopping = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fairlane-loop", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._loop.close()
+            raise
         self._ready.wait()
 
     # ------------------------------------------------------------------ from other threads

@@ -58,23 +58,35 @@ class Hands:
 
     # ------------------------------------------------------------------ for the dispatcher
 
-    def start(self, attempts: Sequence[Attempt]) -> None:
-        """Run attempts, at least one."""
+    def start(self, attempts: list[Attempt]) -> None:
+        """Run attempts, at least one, and take them out of the list.
+
+        Raises:
+            RuntimeError, OSError: The system gives no more threads, or files; those that are left do not run.
+        """
         first = min(attempt.lapses_at for attempt in attempts)
         with self._looking:  # else a look that began before could put its own, later end over this one
             self.held.update(((attempt.claim.seq, attempt.claim.fence), attempt) for attempt in attempts)
             self._sound_until = min(self._sound_until, first)
-        in_loop: list[Attempt] = []
-        for attempt in attempts:
-            if attempt.task.is_async:
-                in_loop.append(attempt)
-            else:
-                self._threads.submit(attempt)
-        if in_loop:
-            if self._loop is None:
-                self._loop = LoopThread(self._ended.append, self._wake)
-            self._loop.submit(in_loop)
-        self.watch.note(first)
+        in_loop = [attempt for attempt in attempts if attempt.task.is_async]
+        attempts[:] = [attempt for attempt in reversed(attempts) if not attempt.task.is_async]
+        try:
+            try:
+                while attempts:
+                    self._threads.submit(attempts[-1])
+                    attempts.pop()
+            finally:  # the loop may have its thread already
+                attempts += in_loop
+                if in_loop:
+                    self._start_in_loop(in_loop)
+                    del attempts[-len(in_loop) :]
+        finally:
+            self.watch.note(first)
+
+    def _start_in_loop(self, attempts: Sequence[Attempt]) -> None:
+        if self._loop is None:
+            self._loop = LoopThread(self._ended.append, self._wake)
+        self._loop.submit(attempts)
 
     def claiming(self, lapses_at: float) -> None:
         """Take note that leases are being given to this worker: they count as held before anything is started.

@@ -360,7 +360,7 @@ class Dispatcher:
         self._hands.held.pop((attempt.claim.seq, attempt.claim.fence), None)
 
     def _start(self, claims: list[Claim], claimed_at: float) -> None:
-        """Run what was claimed, and take it out of ``claims``."""
+        """Run what was claimed, and take it out of ``claims``; what the system gives no thread for stays there."""
         lapses_at = claimed_at + self._options.lease_ms / 1000
         tracer = self._hands.hooks.tracer
         attempts: list[Attempt] = []
@@ -376,8 +376,14 @@ class Dispatcher:
             )
             self._slots.take(claim.start.lane, express=claim.start.express is not None)
         claims[:] = strangers
-        if attempts:
-            self._hands.start(attempts)
+        try:
+            if attempts:
+                self._hands.start(attempts)
+        finally:
+            for attempt in attempts:
+                log.error("not_started job=%s: given back", attempt.claim.uuid)
+                self._slots.give(attempt.claim.start.lane, express=attempt.claim.start.express is not None)
+                claims.append(attempt.claim)
 
     def _note(self, ask: Ask | None, trade: Trade) -> None:
         """Plan the next claim, by what this one brought."""

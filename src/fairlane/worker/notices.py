@@ -108,13 +108,23 @@ class Notices:
             if self._line.qsize() >= MAX_WAITING:
                 log.error("hook_left_out moment=%s job=%s: hooks are too slow", moment, attempt.claim.uuid)
                 continue
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="fairlane-hooks", daemon=True)
-                self._thread.start()
             self._line.put(_Notice(event_of(attempt, moment), attempt.claim.fence, moment in doubted))
+            if self._thread is None:
+                self._begin()
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._run, name="fairlane-hooks", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no more threads: the next end tries again
+            log.exception("hooks_wait waiting=%d", self._line.qsize())
+        else:
+            self._thread = thread
 
     def close(self, left_s: Callable[[], float]) -> None:
         """Let what waits be told, as long as ``left_s()`` leaves time for it."""
+        if self._thread is None and not self._line.empty():
+            self._begin()
         thread = self._thread
         if thread is None:
             return

@@ -25,13 +25,17 @@ class Threads:
         self._busy = 0
 
     def submit(self, attempt: Attempt) -> None:
-        """Run an attempt; used by one thread."""
-        self._busy += 1
-        if self._busy > len(self._threads):
+        """Run an attempt; used by one thread.
+
+        Raises:
+            RuntimeError: The system gives no more threads; it is not run.
+        """
+        if self._busy >= len(self._threads):
             name = f"fairlane-job-{len(self._threads)}"
             thread = threading.Thread(target=self._run, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
+        self._busy += 1
         self._line.put(attempt)
 
     def collected(self) -> None:

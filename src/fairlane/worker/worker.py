@@ -222,6 +222,10 @@ class Worker:
         return start is not None and not start.ended.is_set() and start.dispatcher.healthy
 
 
+def _nothing() -> None:
+    pass
+
+
 class _Start:
     """One life of a worker, from a start to its end.
 
@@ -270,18 +274,28 @@ class _Start:
             rng=rng,
             until_idle=until_idle,
         )
-        self._presence: Presence = owner.store.presence(self.worker)
+        self._presence: Presence | None = None
+        self._stop_listening: Callable[[], None] = _nothing
+        self._thread = threading.Thread(target=self._run, name="fairlane-dispatcher", daemon=True)
         try:
+            self._presence = owner.store.presence(self.worker)
             self._register(registry)
             self._stop_listening = owner.listen(self.dispatcher.heard)
-        except BaseException:
-            self._presence.close()
+            self.hands.watch.start()
+            self._heartbeat.start()
+            self._maintenance.start()
+            self._thread.start()
+        except BaseException:  # the system may give no more threads
+            self._end_what_began()
             raise
-        self._thread = threading.Thread(target=self._run, name="fairlane-dispatcher", daemon=True)
-        self.hands.watch.start()
-        self._heartbeat.start()
-        self._maintenance.start()
-        self._thread.start()
+
+    def _end_what_began(self) -> None:
+        self._stop_listening()
+        self.hands.watch.stop()
+        self._maintenance.discard(TIDY_S)
+        self._heartbeat.stop(TIDY_S)
+        if self._presence is not None:
+            self._presence.close()
 
     def _register(self, registry: Registry) -> None:
         tell_tasks(self._owner, registry)
@@ -325,7 +339,8 @@ class _Start:
         self._maintenance.stop(left_s())
         self._heartbeat.stop(left_s())
         self.abandoned = self.hands.close(left_s())
-        self._presence.close()
+        if self._presence is not None:
+            self._presence.close()
         log.info("worker_stopped worker=%s abandoned=%d", self.worker, self.abandoned)
         self.ended.set()
         for told in self._on_end:
