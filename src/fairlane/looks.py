@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from fairlane.clock import SystemClock
 from fairlane.owner import Owner
-from fairlane.store import Look
+from fairlane.store import Look, Store
 
 LOOK_S: Final = 1.0
 """Longest time between two looks that a thread is given."""
@@ -34,6 +34,11 @@ class _Latest:
         self.rng = random.Random()
         self.at = self.next_at = -math.inf
         self.look: Look | None = None
+
+    def take(self, look: Look, now: float) -> None:
+        """Keep a look that was begun at ``now``."""
+        self.look, self.at = look, now
+        self.next_at = now + LOOK_S * (1 - SPREAD * self.rng.random())
 
 
 class Looker:
@@ -56,17 +61,47 @@ class Looker:
         """
         latest = _latest_of(self._owner)
         with latest.lock:
-            look = latest.look
-            if look is None or latest.at <= self._at:
+            look = self._known(latest)
+            if look is None:
                 now = self._clock.monotonic()
-                look = latest.look = self._owner.read(lambda store, now_ms: store.look(now_ms))
-                latest.at, latest.next_at = now, now + LOOK_S * (1 - SPREAD * latest.rng.random())
+                look = self._owner.read(_look)
+                latest.take(look, now)
             self._at, self._next_at = latest.at, latest.next_at
             return look
+
+    def take_at_once(self) -> Look | None:
+        """Do as :meth:`take`, but return None rather than wait for another thread that reads.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        latest = _latest_of(self._owner)
+        if not latest.lock.acquire(blocking=False):
+            return None
+        try:
+            look = self._known(latest)
+            if look is None:
+                now = self._clock.monotonic()
+                look = self._owner.read_at_once(_look)
+                if look is None:
+                    return None
+                latest.take(look, now)
+            self._at, self._next_at = latest.at, latest.next_at
+            return look
+        finally:
+            latest.lock.release()
+
+    def _known(self, latest: _Latest) -> Look | None:
+        """Return the latest look if it is not the one that was taken last."""
+        return latest.look if latest.at > self._at else None
 
     def wait_s(self) -> float:
         """Return how long until the next look is to be taken, in seconds from 0 to :data:`LOOK_S`."""
         return max(0.0, self._next_at - self._clock.monotonic())
+
+
+def _look(store: Store, now_ms: int) -> Look:
+    return store.look(now_ms)
 
 
 _latest: Final[WeakKeyDictionary[Owner, _Latest]] = WeakKeyDictionary()

@@ -171,6 +171,19 @@ class Owner:
         with self._reading:
             return op(self.store, self.clock.now_ms())
 
+    def read_at_once(self, op: Op[T]) -> T | None:
+        """Carry out a call as :meth:`read` does, unless another thread is reading: then return None.
+
+        Reads of a process are made one after the other and may take seconds: who starts jobs does not wait for them.
+        """
+        self._after_fork()
+        if not self._reading.acquire(blocking=False):
+            return None
+        try:
+            return op(self.store, self.clock.now_ms())
+        finally:
+            self._reading.release()
+
     async def aread(self, op: Op[T]) -> T:
         """Carry out a call that only reads, in a thread of its own."""
         return await asyncio.to_thread(self.read, op)

@@ -967,3 +967,39 @@ def test_a_forked_child_starts_a_worker_of_its_own(rig: Rig):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert worker.healthy
     rig.until(lambda: rig.counts() == {DONE: 2})
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "running"])
+def test_a_slow_read_of_another_thread_holds_up_no_claim(rig: Rig, monkeypatch: pytest.MonkeyPatch, busy: bool):
+    """Reads of a process are made one after the other; a dispatcher, which reads too, does not wait for its turn."""
+    monkeypatch.setattr("fairlane.worker.loop.POLL_S", 0.01)
+    monkeypatch.setattr("fairlane.looks.LOOK_S", 0.01)
+    reads, read, calls = threading.Event(), threading.Event(), rig.stores[0].calls
+
+    def slow(store: Any, now_ms: int) -> None:
+        reads.set()
+        assert read.wait(LONG_S)
+
+    @rig.task
+    def quick() -> None: ...
+
+    reader = threading.Thread(target=rig.owner.read, args=(slow,))
+    job, go = b"", None
+    if busy:
+        job, worker, go = rig.hold()
+    else:
+        worker = rig.worker()
+        worker.start()
+    rig.until(lambda: calls.get("asked" if busy else "look", 0) > 3)
+    reader.start()
+    assert reads.wait(LONG_S)
+    claims = calls["claim"]
+    rig.until(lambda: calls["claim"] > claims + 3, "a claim")
+    if go is not None:
+        rig.owner.call(lambda store, now_ms: store.cancel(job, reason="no more", now_ms=now_ms))
+    read.set()
+    reader.join()
+    if go is not None:
+        (attempt,) = worker._start.hands.attempts()  # type: ignore[union-attr]  # pyright: ignore
+        rig.until(lambda: attempt.stop == "cancel")
+        go.set()

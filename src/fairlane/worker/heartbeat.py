@@ -233,18 +233,24 @@ def _nothing() -> None:
     pass
 
 
-def pass_on(owner: Owner, worker: str, attempts: Sequence[Attempt]) -> None:
+def pass_on(owner: Owner, worker: str, attempts: Sequence[Attempt]) -> bool:
     """Ask the store which of a worker's runs somebody wants to stop, and tell them.
 
     The heartbeat would find out too, but only once in a third of a lease.
+
+    Returns:
+        False when nobody was asked because another thread is reading.
     """
     try:
-        asked = owner.read(lambda store, now_ms: store.asked(worker))
+        asked = owner.read_at_once(lambda store, now_ms: store.asked(worker))
     except StoreError as error:
         log.warning("asked_failed error=%r", error)
-        return
+        return True
+    if asked is None:
+        return False
     held = {(attempt.claim.seq, attempt.claim.fence): attempt for attempt in attempts} if asked else {}
     for beat in asked:
         attempt = held.get((beat.seq, beat.fence))
         if attempt is not None and beat.answer != "ok":
             attempt.tell(beat.answer)
+    return True

@@ -50,7 +50,7 @@ UNHEALTHY_AFTER: Final = 10
 HUNG_S: Final = 15.0
 """A turn that takes longer: the store does not answer. One that waits for others fails before that."""
 HELD_UP_POLL_S: Final = 0.05
-"""Time between looks while the event loop, or the whole process, is held up."""
+"""Time between looks while the event loop, or the whole process, is held up, or what is to be read waits for others."""
 ENDING_S: Final = 0.3
 """Longest time from a handler's end to its settlement that the worker's own end waits for."""
 MAX_SETTLED: Final = 500
@@ -186,6 +186,8 @@ class Dispatcher:
             until = min(until, self._due_at)
             if self._work_news:
                 until = min(until, self._not_before)
+        if self._ask_news:  # somebody was reading
+            until = min(until, now + HELD_UP_POLL_S)
         wait_s = max(0.0, until - now)
         drain_s = self._drain.wait_s()
         return wait_s if drain_s is None else min(drain_s, POLL_S)
@@ -299,8 +301,10 @@ class Dispatcher:
         now = self._clock.monotonic()
         if self._ask_news or (self._hands.held and now >= self._asked_at + POLL_S):
             self._ask_news = False
-            self._asked_at = now
-            pass_on(self._owner, self._worker, self._hands.attempts())
+            if pass_on(self._owner, self._worker, self._hands.attempts()):
+                self._asked_at = now
+            else:
+                self._ask_news = True
 
     def _collect(self, most: int | None = None) -> bool:
         """Free the slots of what has ended; what still has its lease is to be settled.

@@ -27,12 +27,16 @@ class Quiet:
     def spares(self, ask: Ask) -> bool:
         """Return whether the claim that came after the last look, with nothing left to find, would find nothing now.
 
-        Call it right before a claim, which is left out when it says so.
+        Call it right before a claim, which is left out when it says so; not while another thread reads, which may take
+        longer than a job should wait.
 
         Raises:
             StoreError: The store cannot be read.
         """
-        version = self._looker.take().version
+        look = self._looker.take_at_once()
+        if look is None:
+            return False
+        version = look.version
         seen = None if version is None else (version, ask)
         spared = seen is not None and seen == self._seen and self._spared < MOST_SPARED
         self._seen = seen
