@@ -204,6 +204,7 @@ class Owner:
         It is called from the thread that carried out the calls or a listening thread: it must be quick and must not
         call the owner.
         """
+        self._after_fork()
         with self._lock:
             self._listeners.append(heard)
             if self._stop_listening is None:

@@ -560,6 +560,18 @@ def test_a_forked_child_calls_reads_and_awaits_on_its_own(real: Owner):
     assert heard
 
 
+def test_a_child_hears_news_also_when_listening_is_the_first_thing_that_it_does(real: Owner):
+    real.listen(lambda news: None)
+
+    def body() -> None:
+        heard: list[object] = []
+        real.listen(heard.append)
+        enqueue(real)
+        assert heard
+
+    assert in_child(body) == 0
+
+
 def test_many_threads_of_a_child_may_be_the_first_to_use_it(real: Owner):
     enqueue(real)
 

@@ -22,7 +22,7 @@ from fairlane.errors import LeaseLost
 from fairlane.tasks import Task
 from fairlane.worker.attempt import Attempt
 from fairlane.worker.hands import Hands
-from fairlane.worker.heartbeat import Watch
+from fairlane.worker.heartbeat import Heartbeat, Watch
 from fairlane.worker.verdict import Judge
 
 pytestmark = pytest.mark.slow  # leases must be long enough for a busy machine
@@ -312,6 +312,22 @@ def test_the_watch_gives_the_heartbeat_one_moment_after_everything_stood_still()
     assert Watch(clock, lambda: [late], lease_ms=30_000).look(115.0) == 125.0  # it looked 5 s too late: all stood still
     late.renewed_at, late.lapses_at = 116.0, 146.0
     assert Watch(clock, lambda: [late], lease_ms=30_000).look(147.0) == 157.0  # a renewal brings a new moment
+
+
+def test_the_heartbeat_rests_although_a_run_that_has_ended_lost_its_lease(rig: Rig):
+    """It is held until its settlement finds out, which a store that fails puts off."""
+    clock = StandingClock()
+    ended = an_attempt(Crewless(), 130.0)
+    ended.ended = True
+    rig.owner.clock = clock
+    heartbeat = Heartbeat(rig.owner, lambda: [ended], lease_ms=30_000)
+    assert heartbeat._pause_s() == 10.0
+    clock.at = 112.0
+    assert heartbeat._pause_s() == 0.0
+    heartbeat.beat()
+    assert heartbeat._pause_s() == 10.0
+    assert ended.stop is None
+    heartbeat._store.close()  # type: ignore[union-attr]
 
 
 def test_a_worker_does_not_rescue_while_one_of_its_own_leases_is_overdue(rig: Rig):

@@ -100,7 +100,9 @@ class Heartbeat:
         if self.failed:
             return min(1.0, every / 4)
         now = self._clock.monotonic()
-        return max(0.0, min((attempt.renewed_at + every - now for attempt in self._held()), default=every))
+        # A run that has ended and lost its lease is held until its settlement finds out, and was tried in vain.
+        tried = (max(attempt.renewed_at, attempt.tried_at) for attempt in self._held())
+        return max(0.0, min(tried, default=now) + every - now)
 
     def _held(self) -> list[Attempt]:
         return [attempt for attempt in self._attempts() if not attempt.dropped and not attempt.settling]
