@@ -74,7 +74,7 @@ class Owner:
         self._store: Store | None = None
         self._stop_listening: Callable[[], None] | None = None
         self._closed = False
-        self._turn_next = False  # whether the owning thread has a call in hand and waits for its turn
+        self._put_in = self._taken_out = 0  # calls that stood in line so far, and how many of them are answered
         self._pid = os.getpid()
 
     def _start(self) -> None:
@@ -131,7 +131,7 @@ class Owner:
             return False
         try:
             store = self.store
-            if self._turn_next or not self._line.empty() or not store.at_once():
+            if self._taken_out < self._put_in or not store.at_once():  # who has a call in hand waits for its turn
                 return False
             self._carry_out(store, [call])
         finally:
@@ -287,6 +287,7 @@ class Owner:
         with self._lock:  # a call that came in behind the end of the line would wait for ever
             if self._closed:
                 raise StoreError("the store is closed")
+            self._put_in += 1
             self._line.put(call)
 
     def _run(self, opened: Future[Store]) -> None:
@@ -298,9 +299,7 @@ class Owner:
         opened.set_result(store)
         line = self._line
         while (first := line.get()) is not None:
-            self._turn_next = True
             with self._carrying:
-                self._turn_next = False
                 if self._carry_out_line(store, first):
                     break
         with self._carrying, self._reading:  # a reader in another thread is on the same connection
@@ -320,6 +319,7 @@ class Owner:
                 break
             calls.append(more)
         self._carry_out(store, calls)
+        self._taken_out += len(calls)
         return ending
 
     def _carry_out(self, store: Store, calls: list[Call]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -214,16 +215,35 @@ def test_where_it_would_wait_for_other_processes_the_owning_thread_does(owner: O
     assert owner.here(thread_of) == "fairlane-owner"
 
 
-def test_it_does_not_overtake_a_call_that_the_owning_thread_has_in_hand(owner: Owner):
-    with owner._carrying:  # pyright: ignore[reportPrivateUsage]  # as a thread that is at it does
-        first = owner.submit(put(1))
-        until = time.monotonic() + LONG_S
-        while not owner._turn_next:  # pyright: ignore[reportPrivateUsage]
-            assert time.monotonic() < until
-    assert answers([first]) == [1]
-    assert owner.here(thread_of) == threading.current_thread().name
-    owner._turn_next = True  # pyright: ignore[reportPrivateUsage]  # as right after a lock was let go
-    assert owner.here(thread_of) == "fairlane-owner"
+def test_it_overtakes_no_call_that_the_owning_thread_has_just_taken_out_of_the_line(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+):
+    """What a run saved as its last would come behind the settlement, and be dropped."""
+    out, go_on = threading.Event(), threading.Event()
+
+    class Line(queue.SimpleQueue[Any]):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            call = super().get(block, timeout)
+            out.set()
+            assert go_on.wait(LONG_S)
+            return call
+
+    monkeypatch.setattr(queue, "SimpleQueue", Line)
+    owner = Owner(lambda: ledger, SystemClock())  # type: ignore[arg-type,return-value]
+    monkeypatch.undo()
+    first = owner.submit(put(1))
+    assert out.wait(LONG_S)
+    told: Future[int] = Future()
+    thread = threading.Thread(target=lambda: told.set_result(owner.here(put(2))))
+    thread.start()
+    until = time.monotonic() + LONG_S
+    while not owner._line.qsize() and not told.done():  # pyright: ignore[reportPrivateUsage]  # nothing else tells
+        assert time.monotonic() < until
+    go_on.set()
+    assert answers([first, told]) == [1, 2]
+    assert ledger.committed == [1, 2]
+    thread.join()
+    owner.close()
 
 
 def test_the_store_is_closed_behind_a_call_that_a_thread_carries_out_itself(ledger: Ledger):
