@@ -189,6 +189,39 @@ def test_a_stop_returns_although_the_store_hangs(rig: Rig, caplog: pytest.LogCap
     assert worker.join(LONG_S)
 
 
+def test_nothing_is_started_behind_a_stop_that_a_hung_store_held_up(rig: Rig):
+    runs: list[int] = []
+    begun = threading.Event()
+
+    @rig.task
+    def quick() -> None:
+        runs.append(1)
+        begun.set()
+
+    worker = rig.worker(grace=0.0)
+    gate = threading.Event()
+    worker.start()
+    hands: Any = worker._start.hands  # type: ignore[union-attr]  # pyright: ignore
+    start = hands.start
+
+    def started(attempts: Any) -> None:
+        start(attempts)
+        begun.wait(1.0)  # the thread of a run that is started may be the next to go on
+
+    hands.start = started
+    calls = rig.stores[0].calls
+    rig.until(lambda: calls.get("claim"))
+    rig.gates["claim"] = gate  # it hangs in the middle of a transaction
+    claims = calls["claim"]
+    job = rig.enqueue("quick")
+    rig.until(lambda: calls["claim"] > claims)
+    worker.stop()
+    gate.set()
+    assert worker.join(LONG_S)
+    assert runs == []
+    assert rig.get(job).state == State.AVAILABLE
+
+
 def test_a_store_that_cannot_take_a_worker_on_leaves_nothing_behind(rig: Rig, tmp_path: Path):
     @rig.task
     def quick() -> None: ...

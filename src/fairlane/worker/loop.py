@@ -254,7 +254,8 @@ class Dispatcher:
                 failpoint("after_ack_before_return")
             if unstarted:
                 failpoint("after_claim_commit")
-            self._start(unstarted, trade.claimed_at)
+            if not self._drain.wished:  # else somebody wished for the end meanwhile, and may not wait for it any more
+                self._start(unstarted, trade.claimed_at)
         finally:
             self._returned += [released(claim) for claim in unstarted]
             self._settled(ended, trade.kept)  # last: what is told of ends holds up no job
