@@ -23,6 +23,8 @@ LOOK_S: Final = 1.0
 """Longest time between two looks that a thread is given."""
 SPREAD: Final = 0.05
 """How much sooner one may come, as a share of it: processes that began together spread out."""
+SOON_S: Final = 0.02
+"""How long one waits for others that read who has jobs to start: all meet at the same looks, which are short."""
 
 
 class _Latest:
@@ -69,20 +71,20 @@ class Looker:
             self._at, self._next_at = latest.at, latest.next_at
             return look
 
-    def take_at_once(self) -> Look | None:
-        """Do as :meth:`take`, but return None rather than wait for another thread that reads.
+    def take_soon(self) -> Look | None:
+        """Do as :meth:`take`, but return None rather than wait for a thread that reads for long.
 
         Raises:
             StoreError: The store cannot be read.
         """
         latest = _latest_of(self._owner)
-        if not latest.lock.acquire(blocking=False):
+        if not latest.lock.acquire(timeout=SOON_S):
             return None
         try:
             look = self._known(latest)
             if look is None:
                 now = self._clock.monotonic()
-                look = self._owner.read_at_once(_look)
+                look = self._owner.read_soon(_look, SOON_S)
                 if look is None:
                     return None
                 latest.take(look, now)

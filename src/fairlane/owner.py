@@ -171,13 +171,13 @@ class Owner:
         with self._reading:
             return op(self.store, self.clock.now_ms())
 
-    def read_at_once(self, op: Op[T]) -> T | None:
-        """Carry out a call as :meth:`read` does, unless another thread is reading: then return None.
+    def read_soon(self, op: Op[T], within_s: float) -> T | None:
+        """Carry out a call as :meth:`read` does, unless another thread is reading for so long: then return None.
 
         Reads of a process are made one after the other and may take seconds: who starts jobs does not wait for them.
         """
         self._after_fork()
-        if not self._reading.acquire(blocking=False):
+        if not self._reading.acquire(timeout=within_s):
             return None
         try:
             return op(self.store, self.clock.now_ms())

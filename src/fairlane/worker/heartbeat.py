@@ -244,7 +244,7 @@ def pass_on(owner: Owner, worker: str, attempts: Sequence[Attempt]) -> bool:
         False when nobody was asked because another thread is reading.
     """
     try:
-        asked = owner.read_at_once(lambda store, now_ms: store.asked(worker))
+        asked = owner.read_soon(lambda store, now_ms: store.asked(worker), 0.0)
     except StoreError as error:
         log.warning("asked_failed error=%r", error)
         return True

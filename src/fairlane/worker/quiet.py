@@ -27,13 +27,13 @@ class Quiet:
     def spares(self, ask: Ask) -> bool:
         """Return whether the claim that came after the last look, with nothing left to find, would find nothing now.
 
-        Call it right before a claim, which is left out when it says so; not while another thread reads, which may take
-        longer than a job should wait.
+        Call it right before a claim, which is left out when it says so; not while another thread reads for long,
+        for a job may come.
 
         Raises:
             StoreError: The store cannot be read.
         """
-        look = self._looker.take_at_once()
+        look = self._looker.take_soon()
         if look is None:
             return False
         version = look.version
