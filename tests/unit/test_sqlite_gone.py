@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rig import Rig
+from rig import LONG_S, Rig
 
 from fairlane.app import Fairlane
+from fairlane.context import Context
 from fairlane.domain.states import State
 from fairlane.errors import StoreError
 
@@ -76,3 +79,49 @@ def test_a_worker_whose_file_is_away_for_a_while_goes_on(rig: Rig, tmp_path: Pat
     (tmp_path / "elsewhere").rename(path)
     rig.until_state(rig.enqueue("quick"), State.COMPLETED)
     assert dispatcher.fails == 0
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_handler_commits_nothing_into_a_file_that_was_replaced(rig: Rig, tmp_path: Path, kind: str):
+    running, go = threading.Event(), threading.Event()
+    told: list[BaseException] = []
+
+    def before(first: bool) -> None:
+        if not first:
+            running.set()
+            assert go.wait(LONG_S)
+
+    if kind == "sync":
+
+        @rig.task
+        def pay(first: bool, ctx: Context) -> None:
+            before(first)
+            try:
+                with ctx.transaction() as conn:
+                    conn.execute("CREATE TABLE IF NOT EXISTS paid (job)")
+            except StoreError as error:
+                told.append(error)
+                raise
+    else:
+
+        @rig.task  # type: ignore[no-redef]
+        async def pay(first: bool, ctx: Context) -> None:
+            await asyncio.to_thread(before, first)
+            try:
+                async with ctx.transaction() as conn:
+                    conn.execute("CREATE TABLE IF NOT EXISTS paid (job)")
+            except StoreError as error:
+                told.append(error)
+                raise
+
+    path = tmp_path / "jobs.db"
+    with rig.worker(grace=0.0):
+        rig.until_state(rig.enqueue("pay", '{"first": true}'), State.COMPLETED)
+        rig.enqueue("pay", '{"first": false}')
+        assert running.wait(LONG_S)
+        shutil.copy(path, tmp_path / "copy.db")
+        path.rename(tmp_path / "elsewhere")
+        (tmp_path / "copy.db").rename(path)
+        go.set()
+        rig.until(lambda: told)
+    assert "was replaced by another file" in str(told[0])

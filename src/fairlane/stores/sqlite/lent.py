@@ -111,8 +111,7 @@ class Lent(Base):
     def _new_desk(self) -> Desk:
         if self.path is None or self.folder is None:
             return MemoryDesk(self._raw, self._one)
-        same_file(self.path, self._file)
-        return FileDesk(self.path, self.folder, self._durability)
+        return FileDesk(self.path, self.folder, self._durability, self._file)
 
     def let_go_in_child(self) -> None:
         """Leave the parent's files to the parent, in a forked child."""

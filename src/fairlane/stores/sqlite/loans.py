@@ -25,7 +25,7 @@ from fairlane.domain.jobs import Settlement
 from fairlane.errors import StoreBusy, StoreError
 from fairlane.stores.sqlite import base as _first  # noqa: F401  # pyright: ignore[reportUnusedImport]  its hooks of forks must be there before ours, see below
 from fairlane.stores.sqlite.beside import Gate
-from fairlane.stores.sqlite.connection import Durability, connect, raise_translated, translated
+from fairlane.stores.sqlite.connection import Durability, connect, raise_translated, same_file, translated
 from fairlane.stores.sqlite.over import Over
 
 T = TypeVar("T")
@@ -133,9 +133,10 @@ class _Lender:
 class FileDesk(_Lender):
     """Lends a connection to a file."""
 
-    def __init__(self, path: Path, folder: Path, durability: Durability) -> None:
+    def __init__(self, path: Path, folder: Path, durability: Durability, opened: os.stat_result | None) -> None:
         super().__init__()
         self._path = path
+        self._opened = opened  # the file that the store has open
         self._durability: Durability = durability
         self._gate = Gate(folder)
         self._raw: sqlite3.Connection | None = None
@@ -146,6 +147,7 @@ class FileDesk(_Lender):
         try:
             if self._closed:
                 raise StoreError("the store is closed")
+            same_file(self._path, self._opened)
             if self._raw is None:
                 self._raw = connect(self._path, self._durability, new=False)
                 self._raw.execute("PRAGMA foreign_keys=ON")  # of the handler's tables; it cannot ask for it in a block
