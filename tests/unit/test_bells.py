@@ -30,6 +30,24 @@ def test_a_bell_that_is_made_in_the_tick_of_a_look_around_is_rung(tmp_path: Path
     ringer.close()
 
 
+def test_a_bell_is_not_taken_for_one_of_the_dead_before_somebody_hears_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    make, ringer, heard = os.mkfifo, Bells(tmp_path), threading.Event()
+
+    def rung_at_once(path: Path) -> None:
+        make(path)
+        ringer.ring(("work",))
+
+    monkeypatch.setattr(os, "mkfifo", rung_at_once)
+    stop = Bells(tmp_path).listen(lambda news: heard.set())
+    ringer.ring(("work",))
+    assert heard.wait(LONG_S)
+    stop()
+    ringer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_has_not_changed_for_a_tick_is_not_looked_through_again(tmp_path: Path):
     ringer, looks = Bells(tmp_path), []
     ringer._look_around = lambda: looks.append(1)  # type: ignore[method-assign]

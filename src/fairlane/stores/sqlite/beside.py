@@ -131,6 +131,26 @@ def alive(folder: Path, worker: str) -> bool:
         os.close(fd)
 
 
+def _new_bell(path: Path) -> int:
+    """Make a bell and return a descriptor to hear it by. Who rings takes one that nobody hears for one of the dead.
+
+    Raises:
+        StoreError: It cannot be made.
+    """
+    new = path.with_suffix(".new")
+    try:
+        os.mkfifo(new)
+        try:
+            fd = os.open(new, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # RDWR: there is never an end of file
+        except OSError:
+            os.unlink(new)
+            raise
+        os.rename(new, path)
+    except OSError as error:
+        raise StoreError(f"could not make {path}: {error}") from error
+    return fd
+
+
 class Bells:
     """Rings the bells of other processes, and listens to one of its own."""
 
@@ -180,11 +200,7 @@ class Bells:
     def listen(self, heard: Callable[[frozenset[News]], None]) -> Callable[[], None]:
         """Call ``heard`` from a thread of its own whenever our bell rings; return how to stop."""
         path = self._folder / self._own
-        try:
-            os.mkfifo(path)
-        except OSError as error:
-            raise StoreError(f"could not make {path}: {error}") from error
-        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # RDWR: there is never an end of file
+        fd = _new_bell(path)
         stopping = threading.Event()
 
         def run() -> None:
