@@ -865,6 +865,32 @@ def test_a_blocked_event_loop_hoards_nothing(rig: Rig):
     assert {rig.get(job).failures + rig.get(job).crashes for job in stuck} == {0}
 
 
+def test_what_a_blocked_event_loop_gave_back_is_not_claimed_again_before_the_loop_goes_on(rig: Rig):
+    blocked, go = threading.Event(), threading.Event()
+
+    @rig.task
+    async def block() -> None:
+        blocked.set()
+        go.wait(LONG_S)
+
+    @rig.task
+    async def behind() -> None: ...
+
+    rig.enqueue("block")
+    rig.worker().start()
+    assert blocked.wait(LONG_S)
+    stuck = rig.enqueue("behind")
+    rig.until(lambda: rig.get(stuck).fence == 1, "its claim")
+    rig.until_state(stuck, State.AVAILABLE)
+    calls = rig.stores[0].calls
+    claims = calls["claim"]
+    rig.until(lambda: calls["claim"] > claims + 3, "another claim")
+    record = rig.get(stuck)
+    assert (record.state, record.fence) == (State.AVAILABLE, 1), "others may run it"
+    go.set()
+    assert rig.until_state(stuck, DONE).fence == 2
+
+
 def test_a_worker_whose_queues_are_full_does_not_spin(rig: Rig, monkeypatch: pytest.MonkeyPatch):
     running, go, turns = threading.Event(), threading.Event(), []
     turn = Dispatcher._turn

@@ -37,6 +37,7 @@ class LoopThread:
         self._flushing = False
         self._clock = SystemClock()
         self._given: dict[int, Attempt] = {}
+        self._batches = self._begun = 0  # given to the loop so far, and seen by it
         self._given_at = 0.0
         self._loop = asyncio.new_event_loop()
         self._stopping = False
@@ -53,8 +54,9 @@ class LoopThread:
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         """Run attempts; used by one thread."""
-        if not self._given:
+        if self._begun == self._batches:
             self._given_at = self._clock.monotonic()
+        self._batches += 1
         self._given.update((id(attempt), attempt) for attempt in attempts)
         self._loop.call_soon_threadsafe(self._begin, attempts)
 
@@ -65,8 +67,11 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._cancel, attempt)
 
     def held_up_for(self) -> float:
-        """Return for how many seconds the loop has owed a start; 0 when it owes none."""
-        return self._clock.monotonic() - self._given_at if self._given else 0.0
+        """Return for how many seconds the loop has owed a look at what it was given; 0 when it owes none.
+
+        It still owes that when everything was taken back: nobody knows sooner that it can start something again.
+        """
+        return self._clock.monotonic() - self._given_at if self._begun < self._batches else 0.0
 
     def take_back(self) -> list[Attempt]:
         """Return what the loop has not begun, which it will not begin any more; for a loop that is held up."""
@@ -115,12 +120,12 @@ class LoopThread:
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
     def _begin(self, attempts: Sequence[Attempt]) -> None:
+        self._given_at = self._clock.monotonic()  # of the next batch
+        self._begun += 1
         for attempt in attempts:
             if self._given.pop(id(attempt), None) is not None:
                 attempt.coroutine = task = self._loop.create_task(attempt.run_async())
                 task.add_done_callback(partial(self._ended, attempt))
-        if self._given:
-            self._given_at = self._clock.monotonic()
 
     def _cancel(self, attempt: Attempt) -> None:
         if attempt.coroutine is not None and attempt.begun and not attempt.ended:
