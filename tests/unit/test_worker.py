@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -757,6 +758,32 @@ def test_what_outlasts_the_grace_is_given_back_unharmed(rig: Rig, kind: str):
     release.set()
     rig.until(lambda: fairlane_threads() == set(), "the end of the abandoned thread")
     assert rig.get(job).state == State.AVAILABLE, "what it returned afterwards is dropped"
+
+
+def test_threads_that_run_nothing_are_not_counted_as_abandoned(rig: Rig):
+    """A handler that takes all the time there is to tidy up leaves none to the threads."""
+    together, hung = threading.Barrier(3), threading.Event()
+
+    @rig.task
+    def quick() -> None:
+        together.wait(LONG_S)
+
+    @rig.task
+    async def stubborn() -> None:
+        hung.set()
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(LONG_S)
+
+    jobs = [rig.enqueue("quick") for _ in range(3)]
+    worker = rig.worker(grace=0.0)
+    worker.start()
+    for job in jobs:
+        rig.until_state(job, DONE)
+    rig.enqueue("stubborn")
+    assert hung.wait(LONG_S)
+    worker.stop()
+    assert worker.abandoned == 1
 
 
 def test_a_second_wish_gives_back_at_once(rig: Rig):

@@ -139,8 +139,9 @@ class Hands:
         """End threads and loop, and return how many handlers still run after ``timeout_s``."""
         clock = SystemClock()
         until = clock.monotonic() + timeout_s
+        self._threads.end()  # they do so while the loop is waited for
         left = 0 if self._loop is None else self._loop.close(timeout_s)
-        return left + self._threads.close(max(0.0, until - clock.monotonic()))
+        return left + self._threads.wait(max(0.0, until - clock.monotonic()))
 
     # ------------------------------------------------------------------ for attempts and other threads
 

@@ -42,10 +42,13 @@ class Threads:
         """Take note that an attempt has ended; used by the thread that submits."""
         self._busy -= 1
 
-    def close(self, timeout_s: float) -> int:
-        """Let the threads end, and return how many handlers still run after ``timeout_s``."""
+    def end(self) -> None:
+        """Let the threads end, each when its handler has ended; nothing is submitted any more."""
         for _ in self._threads:
             self._line.put(None)
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait until they have, and return how many handlers still run after ``timeout_s``."""
         clock = SystemClock()
         until = clock.monotonic() + timeout_s
         for thread in self._threads:
