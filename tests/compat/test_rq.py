@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +28,10 @@ async def later(x):
     return x
 
 
+def deliver(day: date, to: UUID | None = None, **more: int):
+    return f"{day!r} {to!r} {more}"
+
+
 @pytest.fixture
 def queue(fairlane_app: fl.Fairlane) -> Queue:
     calls.clear()
@@ -41,6 +47,31 @@ def test_a_call_is_a_job_with_a_result(queue, run, fairlane_app):
     assert (jobs[0].get_status(), jobs[0].is_finished) == ("finished", True)
     assert Job.fetch(jobs[0].id, connection=fairlane_app).return_value() == 6
     assert (jobs[0].fairlane.task, jobs[0].fairlane.queue) == (f"{__name__}.add", "sums")
+
+
+def test_arguments_arrive_as_they_are_annotated(queue, run):
+    to = UUID(int=7)
+    jobs = [queue.enqueue(deliver, date(2026, 1, 2), to), queue.enqueue(deliver, day=date(2026, 1, 3), n=1)]
+    run()
+    assert [one.return_value() for one in jobs] == [
+        f"{date(2026, 1, 2)!r} {to!r} {{}}",
+        f"{date(2026, 1, 3)!r} None {{'n': 1}}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "why"),
+    [
+        ((), {}, "argument 'day' is missing"),
+        ((5,), {}, "args.day is 5: Expected `date`, got `int`"),
+        (("2026-01-02", None, 3), {}, "got 3 arguments by position; it takes 2"),
+        (("2026-01-02",), {"day": "2026-01-02"}, "got argument 'day' twice"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_refused(queue, fairlane_app, args, kwargs, why):
+    with pytest.raises(fl.InvalidJob, match=re.escape(why)):
+        queue.enqueue(deliver, args=args, kwargs=kwargs)
+    assert list(fairlane_app.jobs()) == []
 
 
 def test_later(queue, run, fairlane_clock):

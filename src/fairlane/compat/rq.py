@@ -23,6 +23,7 @@ from fairlane.context import Context
 from fairlane.domain.tiers import Tier
 from fairlane.errors import ConfigError
 from fairlane.options import TierLike
+from fairlane.signatures import Signature
 
 __all__ = ["Dependency", "Job", "Queue", "Retry", "Worker", "job"]
 
@@ -32,8 +33,16 @@ _RETRY: Final = common.Delays(max_attempts=MAX_RUNS, on=(), base=0.0, jitter=0.0
 """Only what the job's own ``Retry`` lets be tried again is; see :func:`_task_of`."""
 
 
-def _task_of(app: Fairlane, fn: Callable[..., Any], timeout: float | None) -> str:
-    """Make a function the task of its dotted name, once, and return the name."""
+def _signature_of(fn: Callable[..., Any], name: str) -> Signature | None:
+    """Return what a function takes; None of one that takes arguments by position only, or does not say."""
+    try:
+        return Signature(fn, name)
+    except (ConfigError, ValueError):  # RQ runs these too: their arguments stay plain JSON
+        return None
+
+
+def _task_of(app: Fairlane, fn: Callable[..., Any], timeout: float | None) -> Any:  # Any: a task of any result
+    """Make a function the task of its dotted name, once, and return the task."""
     if fn.__module__ == "__main__":
         raise ConfigError("functions of the program itself have another name in a worker: put them into a module")
     name = f"{fn.__module__}.{fn.__qualname__}"
@@ -41,11 +50,15 @@ def _task_of(app: Fairlane, fn: Callable[..., Any], timeout: float | None) -> st
     if held is not None:
         if timeout is not None and held.timeout_ms != round(timeout * 1000):
             raise ConfigError(f"{name} has a longest run already, {(held.timeout_ms or 0) / 1000:g} s; it has one only")
-        return name
+        return held
+    takes = _signature_of(fn, name)
 
     def call(ctx: Context, args: list[Any], kwargs: dict[str, Any], retry: Retry | None = None) -> Any:
         try:
-            value = fn(*args, **kwargs)
+            if takes is None:
+                value = fn(*args, **kwargs)
+            else:
+                value = takes.call(takes.decode(takes.bind(tuple(args), kwargs)), ctx)
             return asyncio.run(value) if inspect.iscoroutine(value) else value
         except Exception as error:
             delay = None if retry is None else retry.delay(ctx.attempt)
@@ -55,8 +68,8 @@ def _task_of(app: Fairlane, fn: Callable[..., Any], timeout: float | None) -> st
                 common.again(error, delay)
             raise
 
-    app.task(name=name, retry=_RETRY, timeout=_TIMEOUT_S if timeout is None else timeout)(call)
-    return name
+    cast("Any", call).takes = takes
+    return app.task(name=name, retry=_RETRY, timeout=_TIMEOUT_S if timeout is None else timeout)(call)
 
 
 class Queue:
@@ -115,10 +128,13 @@ class Queue:
             plan["expires_in"] = seconds(ours["ttl"])
         if ours.get("depends_on"):
             plan |= behind(ours["depends_on"])
+        task = _task_of(self.fairlane, fn, self.timeout)
+        if (takes := getattr(task.fn, "takes", None)) is not None:
+            takes.bind(tuple(args), given)  # refuses what does not fit
         stored: dict[str, Any] = {"args": list(args), "kwargs": given}
         if ours.get("retry") is not None:
             stored["retry"] = msgspec.to_builtins(ours["retry"])
-        return Job(self.fairlane.enqueue(_task_of(self.fairlane, fn, self.timeout), stored, **plan), self.fairlane)
+        return Job(self.fairlane.enqueue(task.name, stored, **plan), self.fairlane)
 
 
 class Worker:
