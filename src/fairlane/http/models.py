@@ -44,7 +44,9 @@ class Problem(Told):
     detail: str
     instance: str
     code: str = Field(description="Stable; what programs look at.")
-    errors: list[Json] | None = Field(None, description="What is wrong where, by JSON pointer.")
+    errors: list[Json] | None = Field(
+        None, description="What is wrong where: a JSON pointer into the body, or a parameter as `query.limit`."
+    )
     retry_after: int | None = Field(None, description="Seconds after which to try again.")
     current: int | None = Field(None, description="How many there are, when something is full.")
     max: int | None = Field(None, description="How many there may be.")
@@ -221,7 +223,9 @@ class LeaseIn(Sent):
     )
     tasks: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
     pool: Name | None = None
-    lease: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False)] = 30.0
+    lease: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False)] = Field(
+        30.0, description="Seconds that the claim lasts unless it is renewed."
+    )
     wait: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = Field(
         0.0, description="Seconds to wait for a job."
     )
@@ -261,7 +265,10 @@ class Held(Sent):
 class BeatIn(Held):
     """A sign of life."""
 
-    lease: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False)] = 30.0
+    lease: Annotated[float, Field(ge=0.1, le=86_400, allow_inf_nan=False)] | None = Field(
+        None,
+        description="Seconds that it lasts from now on; say what the claim said. Null: 30, or what is left if more.",
+    )
 
 
 class BeatOut(Told):

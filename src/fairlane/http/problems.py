@@ -201,5 +201,5 @@ async def on_invalid(request: Request, error: Exception) -> Response:
 def _pointer(places: Sequence[object]) -> str:
     """Return where something is: a JSON pointer into the body, or a parameter's name behind where it stands."""
     if places and places[0] == "body":
-        return "#/" + "/".join(str(place).replace("~", "~0").replace("/", "~1") for place in places[1:])
+        return "#" + "".join("/" + str(place).replace("~", "~0").replace("/", "~1") for place in places[1:])
     return ".".join(str(place) for place in places)

@@ -14,6 +14,7 @@ from fairlane.views import JobId, id_of
 
 MAX_CLAIMS: Final = 100
 """Jobs that one request may start: each is held by a lease that begins now."""
+LEASE_MS: Final = 30_000
 
 
 class Claims(Base):
@@ -40,10 +41,12 @@ class Claims(Base):
         whole("max", most, least=1, most=MAX_CLAIMS)
         return await self.app.aclaim_many(most, queues=queues, tasks=tasks, pool=pool, lease=lease, wait=wait)
 
-    async def held(self, job_id: JobId, fence: int, *, lease: float = 30.0) -> PulledClaim:
+    async def held(self, job_id: JobId, fence: int, *, lease: float | None = None) -> PulledClaim:
         """Return a claim that was handed out before, by the job's id and the claim's fence.
 
-        Whether it is the job's current one is told by the call that is made with it.
+        Whether it is the job's current one is told by the call that is made with it. ``lease`` is how long a heartbeat
+        makes it last from then on, in seconds. How long the claim's was is on no record, so without it that is 30 s,
+        or what is left if that is more: a sign of life takes nothing away.
 
         Raises:
             Forbidden: The actor may not run jobs.
@@ -54,11 +57,13 @@ class Claims(Base):
         self.need("operator")
         self.need_all_tenants("claims")
         whole("fence", fence)
-        lease_ms = lease_ms_of(lease)
+        lease_ms = None if lease is None else lease_ms_of(lease)
         wanted = id_of(job_id)
         record, now_ms = await self.read(lambda store, now_ms: (store.get(wanted), now_ms))
         if record is None:
             raise JobNotFound(job_id)
+        if lease_ms is None:
+            lease_ms = max(LEASE_MS, (record.lease_expires_at_ms or 0) - now_ms)
         return resumed(self.app, record, fence, lease_ms=lease_ms, now_ms=now_ms)
 
 

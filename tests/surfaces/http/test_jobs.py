@@ -96,9 +96,10 @@ def test_a_dedup_key_that_is_held_returns_its_job(web):
         ({"task": "a", "on_conflict": "ignore"}, "#/on_conflict"),
         ({"task": "a", "nonsense": 1}, "#/nonsense"),
         ({"task": "a", "after": [NIL, "x"]}, None),
-        ([], "#/"),
-        ("a", "#/"),
-        (None, "#/"),
+        ({"task": "a", "a/b~c": 1}, "#/a~1b~0c"),
+        ([], "#"),
+        ("a", "#"),
+        (None, "#"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,19 @@ def test_a_lease_that_ran_out_is_lost(web):
     assert web("POST", f"/v1/leases/{job_id}/ack", {"fence": lease["fence"]}, code=409)["code"] == "lease-lost"
     web("POST", f"/v1/leases/{job_id}/ack", {"fence": again["fence"]}, code=204)
     assert web("POST", f"/v1/leases/{job_id}/ack", {"fence": again["fence"]}, code=409)["code"] == "lease-lost"
+
+
+def test_a_heartbeat_takes_nothing_of_a_long_lease_away(web):
+    job_id = web.put()
+    lease = claimed(web, lease=600)
+    path, fence = f"/v1/leases/{job_id}/heartbeat", lease["fence"]
+    web.clock.advance(seconds=100)
+    assert web("POST", path, {"fence": fence})["lease_expires_at"] == lease["lease_expires_at"]
+    web.clock.advance(seconds=490)
+    late = web("POST", path, {"fence": fence})["lease_expires_at"]
+    assert datetime.fromisoformat(late) - datetime.fromisoformat(lease["lease_expires_at"]) == timedelta(seconds=20)
+    shorter = web("POST", path, {"fence": fence, "lease": 5})["lease_expires_at"]
+    assert datetime.fromisoformat(late) - datetime.fromisoformat(shorter) == timedelta(seconds=25)
 
 
 @pytest.mark.parametrize("verb", ENDS)
