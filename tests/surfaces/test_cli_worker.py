@@ -100,6 +100,9 @@ def test_a_second_signal_does_not_wait(fl):
     assert fl.states() == {"available": 1}
 
 
+SHIMMED = "from fairlane.compat.celery import Celery\napp = Celery('shop', broker='sqlite:///jobs.db')\n"
+
+
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
@@ -108,6 +111,8 @@ def test_a_second_signal_does_not_wait(fl):
         (("tasksapp:notanapp",), 1, "module 'tasksapp' has a int, not a Fairlane, as 'notanapp'"),
         (("tasksapp.py",), 1, "give MODULE:app"),
         (("broken:app",), 1, "importing 'broken' failed: ZeroDivisionError: division by zero ("),
+        (("refused:app",), 1, "/refused.py:4)"),
+        (("shimmed",), 1, "has a Celery, not a Fairlane, as 'app'; give shimmed:app.fairlane"),
         (("tasksapp", "-c", "0"), 2, "0 is not in the range"),
         (("tasksapp", "-q", "mail=x"), 2, "'mail=x' is not NAME[=SLOTS], with a whole number of at least 1"),
         (("tasksapp", "-q", "mail=9", "-c", "8"), 1, "queue 'mail' is given 9 slots, more than concurrency, 8"),
@@ -119,6 +124,8 @@ def test_a_second_signal_does_not_wait(fl):
 )
 def test_what_is_wrong_is_said_at_once(fl, line, code, words):
     (fl.folder / "broken.py").write_text("1 / 0\n")
+    (fl.folder / "refused.py").write_text(f"{SHIMMED}\napp.task(backend='x')(print)\n")
+    (fl.folder / "shimmed.py").write_text(SHIMMED)
     _, err = fl.process("worker", *line, code=code)
     assert words in err
     assert "Traceback" not in err

@@ -181,6 +181,14 @@ def test_sample_trace_writes_what_simulate_reads(tmp_path):
     assert run(simulate_command, out, "--policy", "fair").exit_code == 0
 
 
+def test_sample_trace_as_json(tmp_path):
+    out = tmp_path / "s.csv"
+    result = run(sample_trace_command, out, "--jobs", 100, "--tenants", 6, "--seconds", 60, "--slots", 4, "--json")
+    told = json.loads(result.output)
+    assert told.pop("utilisation") == pytest.approx(0.9, abs=0.01)
+    assert told == {"file": str(out), "jobs": 100, "tenants": 6, "seconds": 60.0, "slots": 4}
+
+
 def test_sample_trace_says_what_cannot_be(tmp_path):
     result = run(sample_trace_command, tmp_path / "s.csv", "--jobs", 2)
     assert result.exit_code == 2

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlane.cli.groups import json_option
+from fairlane.cli.output import print_json
 from fairlane.domain.policy import Policy
 from fairlane.errors import FairlaneError
 
@@ -305,8 +307,9 @@ def _print(comparison: Comparison, *, chosen_for_you: bool, html_path: Path | No
     show_default=True,
     help="Picks the draws; the same seed gives the same file.",
 )
+@json_option
 def sample_trace_command(
-    *, out: Path, jobs: int, tenants: int, seconds: float, slots: int, utilisation: float, seed: int
+    *, out: Path, jobs: int, tenants: int, seconds: float, slots: int, utilisation: float, seed: int, as_json: bool
 ) -> None:
     """Write a made-up trace to OUT: one heavy tenant that comes in bursts, many small ones, five tiers, long run times.
 
@@ -318,6 +321,10 @@ def sample_trace_command(
         trace = sample(jobs=jobs, tenants=tenants, seconds=seconds, slots=slots, utilisation=utilisation, seed=seed)
     with _failure("write", out):
         write(trace, out)
+    if as_json:
+        told = {"file": str(out), "jobs": jobs, "tenants": tenants, "seconds": seconds, "slots": slots}
+        print_json(told | {"utilisation": trace.utilisation(slots)})
+        return
     click.echo(
         f"{out}: {jobs:,} jobs of {tenants:,} tenants in {seconds:g} s, "
         f"utilisation {trace.utilisation(slots):.2f} on {slots:,} slots"

@@ -9,12 +9,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from fairlane.app import Fairlane
 from fairlane.errors import ConfigError, StoreError
 from fairlane.settings import without_password
 from fairlane.stores.named import MEMORY, on_server
 from fairlane.stores.sqlite.connection import missing, path_of
+
+OURS: Final = str(Path(__file__).parents[1]) + os.sep
+"""Where fairlane's own code is: what it refuses is wrong where it was called."""
 
 
 class Keeper(Fairlane):
@@ -99,7 +103,8 @@ def load_app(where: str, url: str | None = None) -> Fairlane:
         missing = isinstance(error, ModuleNotFoundError) and module_name.split(".")[0] == error.name
         if missing:
             raise ConfigError(f"there is no module {module_name!r} in {here} or among what is installed") from None
-        frame = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        frame = next((one for one in reversed(frames) if not one.filename.startswith(OURS)), frames[-1])
         raise ConfigError(
             f"importing {module_name!r} failed: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
         ) from error
@@ -107,7 +112,9 @@ def load_app(where: str, url: str | None = None) -> Fairlane:
         found = getattr(found, part, None)
     if not isinstance(found, Fairlane):
         what = "has no" if found is None else f"has a {type(found).__name__}, not a Fairlane, as"
-        raise ConfigError(f"module {module_name!r} {what} {name or 'app'!r}; give MODULE:NAME of a fairlane.Fairlane")
+        behind = isinstance(getattr(found, "fairlane", None), Fairlane)  # what a shim makes
+        instead = f"{module_name}:{name or 'app'}.fairlane" if behind else "MODULE:NAME of a fairlane.Fairlane"
+        raise ConfigError(f"module {module_name!r} {what} {name or 'app'!r}; give {instead}")
     if url is not None:
         found.use(url)
     return found
