@@ -92,11 +92,12 @@ class Lives:
                     raise
             if not self._workers:
                 self._signed_at = at
-            self._workers.add(worker)
             if self._thread is None:
                 stop = self._stop = threading.Event()
-                self._thread = threading.Thread(target=self._run, args=(stop,), name="fairlane-life", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, args=(stop,), name="fairlane-life", daemon=True)
+                thread.start()  # it raises when the system gives no more threads; this sign ends by itself then
+                self._thread = thread
+            self._workers.add(worker)
         return Life(worker, self._end)
 
     def _end(self, worker: str) -> None:
