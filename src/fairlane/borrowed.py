@@ -281,7 +281,7 @@ class _Dbapi(_Blocking):
             else:
                 values: Any = {"batch": text} if self._place == ":batch" else (text,)
                 cursor.execute(sql.replace("%s", self._place), values)
-            rows = [] if text is None else cursor.fetchall()
+            rows: list[Any] = [] if text is None else cursor.fetchall()  # Any: rows as the caller likes them
             return [tuple(row.values() if isinstance(row, dict) else row) for row in rows]
         finally:
             if cursor is not self._conn:
