@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from fairlane.errors import InvalidValue
 from fairlane.store.lending import Ask, Database, Do, Say
@@ -158,6 +158,10 @@ def _numbered(cursor: Raw, sql: str) -> str:
     return sql.replace("%s", "$1") if _is(cursor, "psycopg", "RawCursor", "AsyncRawCursor") else sql
 
 
+def _as_tuple(row: Any) -> tuple[Any, ...]:  # Any: a row as the caller likes it
+    return tuple(cast("dict[str, Any]", row).values()) if isinstance(row, dict) else tuple(row)
+
+
 def _must_be_open(conn: Raw) -> None:
     """See that a transaction is open or begins by itself, of libpq's drivers.
 
@@ -282,7 +286,7 @@ class _Dbapi(_Blocking):
                 values: Any = {"batch": text} if self._place == ":batch" else (text,)
                 cursor.execute(sql.replace("%s", self._place), values)
             rows: list[Any] = [] if text is None else cursor.fetchall()  # Any: rows as the caller likes them
-            return [tuple(row.values() if isinstance(row, dict) else row) for row in rows]
+            return [_as_tuple(row) for row in rows]
         finally:
             if cursor is not self._conn:
                 cursor.close()
