@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # "importlib" mode finds no neig
 from cli_rig import Cli
 
 import fairlane
+from fairlane.cli import output
 from fairlane.cli.main import COMMANDS, cli
-from fairlane.cli.output import plain_table, print_json, safe, span
+from fairlane.cli.output import plain_table, print_json, print_table, safe, span
 from fairlane.cli.shapes import TIMES
 
 ROOT = Path(__file__).parents[2]
@@ -279,6 +280,20 @@ def test_stored_text_is_no_markup_on_a_terminal():
         console.print(rich_table(("id", ">jobs"), [("[red]x[/red] :smile:", 5)], title="[b]t"))
     assert "[red]x[/red] :smile:" in caught.get()
     assert "[b]t" in caught.get()
+
+
+@pytest.mark.parametrize("width", [40, 50, 80, 100, 120])
+def test_ids_stay_whole_on_a_narrow_terminal(capsys, monkeypatch, width):
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = ("id", "task", "queue", "state", ">age", "reason")
+    job_id, why = "01a2319e-a32c-7660-b490-a63246995ce5", "the printer is on fire " * 4
+    print_table(columns, [(job_id, "render", "reports", "available", "30 min 3 s", why)])
+    told = capsys.readouterr().out
+    for word in (*(column.removeprefix(">") for column in columns), job_id, "reports", "available", "30 min 3 s"):
+        assert word in told
+    longest = max(len(line.rstrip()) for line in told.splitlines())
+    assert (longest <= width) == (width > 80), "where it cannot fit the terminal breaks the lines"
 
 
 def test_small_helpers(capsys):

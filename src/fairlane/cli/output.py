@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 import click
 
@@ -24,6 +24,8 @@ _UNSAFE_IN_JSON: Final = re.compile(f"[{TRICKY}]")
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
+FOLDED_WIDTH: Final = 20
+"""Characters that a column has at least which is folded."""
 
 
 def safe(value: object) -> str:
@@ -65,17 +67,24 @@ def span(seconds: float | None) -> str:
     return f"{whole // MINUTE_S} min {whole % MINUTE_S} s"
 
 
-def rich_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """Return a table for rich; a column whose name begins with ``>`` is aligned to the right."""
+def rich_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, whole: bool = False
+) -> Table:
+    """Return a table for rich; a column whose name begins with ``>`` is aligned to the right.
+
+    Where there is too little room, texts are folded; with ``whole`` those of the last column alone.
+    """
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left", title_style="bold")
     if title is not None:
         table.title = Text(title)
-    for column in columns:
+    for index, column in enumerate(columns, 1):
         right = column.startswith(">")
-        table.add_column(column.removeprefix(">"), justify="right" if right else "left", no_wrap=right, overflow="fold")
+        no_wrap = right or (whole and index < len(columns))
+        justify: Literal["left", "right"] = "right" if right else "left"
+        table.add_column(column.removeprefix(">"), justify=justify, no_wrap=no_wrap, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
     return table
@@ -90,9 +99,7 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str
         mail     5
         etl     12
     """
-    names = [column.removeprefix(">") for column in columns]
-    cells = [names, *([_cell(value) for value in row] for row in rows)]
-    widths = [max(_width(line[index]) for line in cells) for index in range(len(names))]
+    cells, widths = _measured(columns, rows)
     return "\n".join(
         "  ".join(
             _padded(cell, width, right=column.startswith(">"))
@@ -102,20 +109,34 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str
     )
 
 
+def _measured(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> tuple[list[list[str]], list[int]]:
+    names = [column.removeprefix(">") for column in columns]
+    cells = [names, *([_cell(value) for value in row] for row in rows)]
+    return cells, [max(_width(line[index]) for line in cells) for index in range(len(names))]
+
+
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None, nothing: str = "none"
 ) -> None:
-    """Print a table, or the word for an empty one."""
+    """Print a table, or the word for an empty one.
+
+    On a terminal the last column may be folded, the others never: an id that is cut in four cannot be copied. What has
+    no room for that is printed as into a pipe, and the terminal breaks the lines.
+    """
     if not rows:
         click.echo(nothing if title is None else f"{title}: {nothing}")
-    elif on_terminal():
+        return
+    if on_terminal():
         from rich.console import Console
 
-        Console(highlight=False).print(rich_table(columns, rows, title=title))
-    else:
-        if title is not None:
-            click.echo(f"{title}:")
-        click.echo(plain_table(columns, rows))
+        console = Console(highlight=False)
+        *others, last = _measured(columns, rows)[1]
+        if sum(others) + 2 * len(others) + min(last, FOLDED_WIDTH) < console.width:
+            console.print(rich_table(columns, rows, title=title, whole=True))
+            return
+    if title is not None:
+        click.echo(f"{title}:")
+    click.echo(plain_table(columns, rows))
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
