@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fairlane.errors import InvalidValue
 from fairlane.store.lending import Ask, Database, Do, Say
@@ -158,10 +158,6 @@ def _numbered(cursor: Raw, sql: str) -> str:
     return sql.replace("%s", "$1") if _is(cursor, "psycopg", "RawCursor", "AsyncRawCursor") else sql
 
 
-def _as_tuple(row: Any) -> tuple[Any, ...]:  # Any: a row as the caller likes it
-    return tuple(cast("dict[str, Any]", row).values()) if isinstance(row, dict) else tuple(row)
-
-
 def _must_be_open(conn: Raw) -> None:
     """See that a transaction is open or begins by itself, of libpq's drivers.
 
@@ -285,11 +281,15 @@ class _Dbapi(_Blocking):
             else:
                 values: Any = {"batch": text} if self._place == ":batch" else (text,)
                 cursor.execute(sql.replace("%s", self._place), values)
-            rows: list[Any] = [] if text is None else cursor.fetchall()  # Any: rows as the caller likes them
-            return [_as_tuple(row) for row in rows]
+            return [] if text is None else [_tuple_of(row) for row in cursor.fetchall()]
         finally:
             if cursor is not self._conn:
                 cursor.close()
+
+
+def _tuple_of(row: Raw) -> tuple[Raw, ...]:
+    """Return a row as a tuple: it may be a dictionary, as those of psycopg2's ``RealDictCursor`` are."""
+    return tuple(row.values()) if hasattr(row, "values") else tuple(row)
 
 
 class _Django(_Dbapi):

@@ -141,10 +141,7 @@ class Lent(Keyed):
         if not stored:
             raise _there_is_one(job.id)
         if now_ms - clock_ms >= CLOCK_LAG_MS:
-            with (
-                self._lending,
-                contextlib.suppress(psycopg.Error, StoreError),
-            ):  # the job is stored: the next one moves it
+            with self._lending, contextlib.suppress(psycopg.Error, StoreError):  # the job is stored: the next moves it
                 self._store_beside()._move_clock(now_ms)
         return True
 
