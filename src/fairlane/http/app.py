@@ -8,20 +8,21 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import fairlane
 from fairlane.app import Fairlane
 from fairlane.errors import FairlaneError
-from fairlane.http import auth, problems
+from fairlane.http import auth, ops, problems
 from fairlane.http.events import Hub
 from fairlane.http.guard import Guard
 from fairlane.http.openapi import document
 from fairlane.http.ops import Tally
 from fairlane.http.options import HttpOptions, Orchestrator
 from fairlane.http.orchestrator import make_routers
+from fairlane.http.params import only_known
 from fairlane.http.parts import ROUTERS
 from fairlane.service import Redaction
 
@@ -117,7 +118,9 @@ def _guard(web: FastAPI, app: Fairlane, options: HttpOptions, root_path: str) ->
 def _add_api(web: FastAPI, options: HttpOptions) -> None:
     """Add the API's routes, and the orchestrator's if they are asked for."""
     web.include_router(auth.router)
-    for router in (*ROUTERS, *make_routers(options.orchestrator, admin=options.orchestrator_admin)):
+    for router in ROUTERS:
+        web.include_router(router, dependencies=[Depends(only_known)])
+    for router in (ops.router, *make_routers(options.orchestrator, admin=options.orchestrator_admin)):
         web.include_router(router)
     if options.orchestrator != "off":
         web.state.public.add("/health")

@@ -1,4 +1,4 @@
-"""Which routes there are: a table that the app, the tests and the OpenAPI document are made from."""
+"""Which routes the API has under ``/v1``: a table that the app is made from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from fairlane.http import events, jobs, leases, many, ops, rules, watching
+from fairlane.http import events, jobs, leases, many, rules, watching
 
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     jobs.router,
@@ -15,5 +15,4 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     watching.router,
     many.router,
     events.router,
-    ops.router,
 )
