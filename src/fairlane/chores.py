@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from fairlane.background import started
 from fairlane.clock import SystemClock
 from fairlane.errors import FairlaneError
 
@@ -92,9 +93,7 @@ class Rounds:
         """Begin; what is due is done at once."""
         if self._thread is None:
             self._stopping.clear()
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            thread.start()  # it raises when the system gives no more threads
-            self._thread = thread
+            self._thread = started(self._run, self._name)
 
     def stop(self, timeout_s: float | None = None) -> None:
         """End after what is under way; waits at most ``timeout_s`` for a store that hangs."""

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from fairlane.background import started
 from fairlane.domain.checks import number
 from fairlane.domain.jobs import ErrorRecord, JobRecord, Phase
 from fairlane.domain.states import State
@@ -78,9 +79,7 @@ class Ends:
             if self._closed:
                 raise StoreError("the store is closed")
             if self._thread is None:
-                thread = threading.Thread(target=self._run, args=(owner,), name="fairlane-ends", daemon=True)
-                thread.start()  # it raises when the system gives no more threads
-                self._thread = thread
+                self._thread = started(self._run, "fairlane-ends", owner)
             self._waiting.setdefault(job_id, []).append(future)
         self._news.set()
         return future

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Final, TypeVar, cast
 
+from fairlane.background import started
 from fairlane.calls import Awaited, Call, Here, Patience, Promised
 from fairlane.clock import Clock
 from fairlane.domain.jobs import JobRecord
@@ -79,8 +80,7 @@ class Owner:
 
     def _start(self) -> None:
         opened: Future[Store] = Future()
-        thread = threading.Thread(target=self._run, args=(opened,), name="fairlane-owner", daemon=True)
-        thread.start()
+        thread = started(self._run, "fairlane-owner", opened)
         self._store = opened.result()
         self._thread = thread
 

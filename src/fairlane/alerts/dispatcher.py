@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from fairlane.alerts.alert import Alert, Sink
+from fairlane.background import started
 from fairlane.clock import Clock, SystemClock
 from fairlane.domain.payloads import one_line
 
@@ -190,13 +191,10 @@ class Alerts:
 
     def _start(self) -> None:
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="fairlane-alerts", daemon=True)
             try:
-                thread.start()
-            except RuntimeError:  # the system gives no more threads: the next alert tries again
+                self._thread = started(self._run, "fairlane-alerts")
+            except RuntimeError:  # the next alert tries again
                 log.exception("alerts_wait")
-            else:
-                self._thread = thread
 
     def _run(self) -> None:
         with self._changed:
@@ -225,12 +223,9 @@ class Alerts:
         if sending is None and line.pending and now >= line.rests_until:
             alert, tries = line.pending.popleft()
             line.sending = sending = _Sending(alert, tries + 1, now)
-            thread = threading.Thread(
-                target=self._hand_over, args=(line.sink, sending), name="fairlane-alert", daemon=True
-            )
             try:
-                thread.start()
-            except RuntimeError as error:  # the system gives no more threads: tried again like any that failed
+                started(self._hand_over, "fairlane-alert", line.sink, sending)
+            except RuntimeError as error:  # tried again like any that failed
                 sending.error, sending.done = _words_of(error), True
         return moved
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fairlane.app import Fairlane
+from fairlane.background import started
 from fairlane.dashboard.series import BUCKET_MS, HOUR_MS, Cell, Series, together
 from fairlane.domain.inversions import Inversions
 from fairlane.domain.jobs import DepthRow, JobRecord, WorkerRecord
@@ -153,9 +154,7 @@ class Sampler:
             if self._thread is not None:
                 return
             self._stopping = False
-            thread = threading.Thread(target=self._run, name="fairlane-sampler", daemon=True)
-            thread.start()  # it raises when the system gives no more threads
-            self._thread = thread
+            self._thread = started(self._run, "fairlane-sampler")
 
     def stop(self) -> None:
         """End the thread."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from fairlane.background import started
 from fairlane.domain.jobs import Kind
 from fairlane.domain.states import State
 from fairlane.domain.tiers import TIERS
@@ -113,13 +114,10 @@ class Notices:
                 self._begin()
 
     def _begin(self) -> None:
-        thread = threading.Thread(target=self._run, name="fairlane-hooks", daemon=True)
         try:
-            thread.start()
-        except RuntimeError:  # the system gives no more threads: the next end tries again
+            self._thread = started(self._run, "fairlane-hooks")
+        except RuntimeError:  # the next end tries again
             log.exception("hooks_wait waiting=%d", self._line.qsize())
-        else:
-            self._thread = thread
 
     def close(self, left_s: Callable[[], float]) -> None:
         """Let what waits be told, as long as ``left_s()`` leaves time for it."""

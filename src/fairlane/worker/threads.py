@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 
+from fairlane.background import started
 from fairlane.clock import SystemClock
 from fairlane.worker.attempt import Attempt, Done
 
@@ -31,10 +32,7 @@ class Threads:
             RuntimeError: The system gives no more threads; it is not run.
         """
         if self._busy >= len(self._threads):
-            name = f"fairlane-job-{len(self._threads)}"
-            thread = threading.Thread(target=self._run, name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            self._threads.append(started(self._run, f"fairlane-job-{len(self._threads)}"))
         self._busy += 1
         self._line.put(attempt)
 

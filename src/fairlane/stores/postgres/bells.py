@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import psycopg
 
+from fairlane.background import started
 from fairlane.errors import FairlaneError
 from fairlane.store import News
 from fairlane.stores.postgres.connection import Address, connect
@@ -40,8 +41,7 @@ class Bells:
         if self._address.pooled:
             return lambda: None
         stopping = threading.Event()
-        thread = threading.Thread(target=self._run, args=(heard, stopping), name="fairlane-bell", daemon=True)
-        thread.start()
+        thread = started(self._run, "fairlane-bell", heard, stopping)
 
         def stop() -> None:
             stopping.set()

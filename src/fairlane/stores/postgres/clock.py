@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
+from fairlane.background import started
 from fairlane.clock import SystemClock
 from fairlane.errors import FairlaneError
 from fairlane.stores._queries import query
@@ -195,10 +196,8 @@ class PostgresClock:
             if self._closed or (self._thread is not None and self._thread.is_alive()):
                 return
             self._tried_ns = steady_ns
-            thread = threading.Thread(target=self._try_to_measure, name="fairlane-clock", daemon=True)
-            with contextlib.suppress(RuntimeError):  # the interpreter ends
-                thread.start()
-                self._thread = thread
+            with contextlib.suppress(RuntimeError):
+                self._thread = started(self._try_to_measure, "fairlane-clock")
 
     def _try_to_measure(self) -> None:
         try:

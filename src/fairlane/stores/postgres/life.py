@@ -14,6 +14,7 @@ from typing import Final
 
 import psycopg
 
+from fairlane.background import started
 from fairlane.clock import SystemClock
 from fairlane.errors import FairlaneError
 from fairlane.stores.postgres.connection import Address, Statements, alive, translated
@@ -93,10 +94,8 @@ class Lives:
             if not self._workers:
                 self._signed_at = at
             if self._thread is None:
-                stop = self._stop = threading.Event()
-                thread = threading.Thread(target=self._run, args=(stop,), name="fairlane-life", daemon=True)
-                thread.start()  # it raises when the system gives no more threads; this sign ends by itself then
-                self._thread = thread
+                self._stop = threading.Event()
+                self._thread = started(self._run, "fairlane-life", self._stop)  # without one this sign ends by itself
             self._workers.add(worker)
         return Life(worker, self._end)
 

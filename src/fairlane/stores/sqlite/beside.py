@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from fairlane.background import started
 from fairlane.clock import SystemClock
 from fairlane.errors import StoreError
 from fairlane.store import News
@@ -215,8 +216,7 @@ class Bells:
                     if news:
                         heard(news)
 
-        thread = threading.Thread(target=run, name="fairlane-bell", daemon=True)
-        thread.start()
+        thread = started(run, "fairlane-bell")
 
         def stop() -> None:
             if not stopping.is_set():

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
+from fairlane.background import started
 from fairlane.borrowed import SqliteLink
 from fairlane.clock import SystemClock
 from fairlane.domain.jobs import Settlement
@@ -69,7 +70,7 @@ class Hand:
 
     def __init__(self) -> None:
         self._line: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="fairlane-lent", daemon=True).start()
+        started(self._run, "fairlane-lent")
 
     def _run(self) -> None:
         while (step := self._line.get()) is not None:
