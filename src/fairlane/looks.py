@@ -17,12 +17,14 @@ from weakref import WeakKeyDictionary
 
 from fairlane.clock import SystemClock
 from fairlane.owner import Owner
-from fairlane.store import Look, Store
+from fairlane.store import Look
 
 LOOK_S: Final = 1.0
 """Longest time between two looks that a thread is given."""
 SPREAD: Final = 0.05
 """How much sooner one may come, as a share of it: processes that began together spread out."""
+FOR_EVER_S: Final = -1.0
+"""What locks take for no end of patience."""
 SOON_S: Final = 0.02
 """How long one waits for others that read who has jobs to start: all meet at the same looks, which are short."""
 
@@ -36,11 +38,6 @@ class _Latest:
         self.rng = random.Random()
         self.at = self.next_at = -math.inf
         self.look: Look | None = None
-
-    def take(self, look: Look, now: float) -> None:
-        """Keep a look that was begun at ``now``."""
-        self.look, self.at = look, now
-        self.next_at = now + LOOK_S * (1 - SPREAD * self.rng.random())
 
 
 class Looker:
@@ -61,15 +58,9 @@ class Looker:
         Raises:
             StoreError: The store cannot be read.
         """
-        latest = _latest_of(self._owner)
-        with latest.lock:
-            look = self._known(latest)
-            if look is None:
-                now = self._clock.monotonic()
-                look = self._owner.read(_look)
-                latest.take(look, now)
-            self._at, self._next_at = latest.at, latest.next_at
-            return look
+        look = self._take(FOR_EVER_S)
+        assert look is not None
+        return look
 
     def take_soon(self) -> Look | None:
         """Do as :meth:`take`, but return None rather than wait for a thread that reads for long.
@@ -77,33 +68,29 @@ class Looker:
         Raises:
             StoreError: The store cannot be read.
         """
+        return self._take(SOON_S)
+
+    def _take(self, within_s: float) -> Look | None:
         latest = _latest_of(self._owner)
-        if not latest.lock.acquire(timeout=SOON_S):
+        if not latest.lock.acquire(timeout=within_s):
             return None
         try:
-            look = self._known(latest)
+            look = latest.look if latest.at > self._at else None
             if look is None:
                 now = self._clock.monotonic()
-                look = self._owner.read_soon(_look, SOON_S)
+                look = self._owner.read_soon(lambda store, now_ms: store.look(now_ms), within_s)
                 if look is None:
                     return None
-                latest.take(look, now)
+                latest.look, latest.at = look, now
+                latest.next_at = now + LOOK_S * (1 - SPREAD * latest.rng.random())
             self._at, self._next_at = latest.at, latest.next_at
             return look
         finally:
             latest.lock.release()
 
-    def _known(self, latest: _Latest) -> Look | None:
-        """Return the latest look if it is not the one that was taken last."""
-        return latest.look if latest.at > self._at else None
-
     def wait_s(self) -> float:
         """Return how long until the next look is to be taken, in seconds from 0 to :data:`LOOK_S`."""
         return max(0.0, self._next_at - self._clock.monotonic())
-
-
-def _look(store: Store, now_ms: int) -> Look:
-    return store.look(now_ms)
 
 
 _latest: Final[WeakKeyDictionary[Owner, _Latest]] = WeakKeyDictionary()
