@@ -216,8 +216,7 @@ class Base(Inbox):
         """
         if line != self._line:
             self._line, self._mirror, self._aside = line, None, None
-            self._lane_ids.clear()
-            self._lane_keys.clear()
+            self._forget_lanes()
 
     def _open(self) -> None:
         if self._closed:
@@ -312,8 +311,7 @@ class Base(Inbox):
         self._raw.close()
         self._raw = connect(self.address)
         self._mirror = self._aside = None
-        self._lane_ids.clear()
-        self._lane_keys.clear()
+        self._forget_lanes()
         self._own = Statements(self._raw, self.address.schema)
         self._db = self._own
 

@@ -227,8 +227,7 @@ class Lent(Keyed):
         if self._beside is None:
             self._beside = self.sibling()
         elif ended(self._beside._raw):  # another server may answer now, which lacks the last lanes
-            self._beside._lane_ids.clear()
-            self._beside._lane_keys.clear()
+            self._beside._forget_lanes()
         self._beside._open()
         return self._beside
 
@@ -260,8 +259,7 @@ class Lent(Keyed):
         look = Look(*row)
         if look.database != self._here:  # a pooler may lead to another server without an end of the connection
             self._here = look.database
-            self._lane_ids.clear()
-            self._lane_keys.clear()
+            self._forget_lanes()
         clock_ms = look.clock_ms
         if look.bounded:
             self._refuse_bounded(jobs)

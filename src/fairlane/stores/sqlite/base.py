@@ -210,8 +210,7 @@ class Base(Logging):
             )
         self._schema = schema
         self._mirror = None
-        self._lane_ids.clear()
-        self._lane_keys.clear()
+        self._forget_lanes()
 
     def commit(self) -> None:
         """Write what was collected, commit, let go of the gate."""

@@ -140,8 +140,7 @@ class Draft(SqliteStore):
         self._sql(LANES_DROP)
         self._raw.executemany(LANE_PUT, placed)
         self._raw.executemany(LANE_PUT, [(*lane[:5], 0, 0) for lane in live if lane[0] not in numbers])
-        self._lane_ids.clear()
-        self._lane_keys.clear()
+        self._forget_lanes()
 
     def replace(self, live: SqliteStore, progress: Progress | None) -> None:
         """Put what is here in the place of what is in the file, for everybody, in one transaction."""

@@ -361,9 +361,13 @@ class Ground(Replica, ABC):
     def _drop_all(self) -> None:
         """Forget what the transaction that was rolled back did, and the state that it was done on."""
         self._mirror = None
+        self._forget_lanes()
+        self._drop_work()
+
+    def _forget_lanes(self) -> None:
+        """Forget the numbers of lanes: some may be there no more, or mean others."""
         self._lane_ids.clear()
         self._lane_keys.clear()
-        self._drop_work()
 
     def _drop_work(self) -> None:
         """Forget what the transaction collected."""

@@ -7,7 +7,9 @@
 WITH look AS MATERIALIZED (
     SELECT value AS clock_ms, %s::bigint AS now_ms, %s::bigint AS due_ms FROM fairlane.counter
     WHERE name = 'enqueued_at_ms' AND NOT EXISTS (SELECT 1 FROM fairlane.rule WHERE guarded = 1)
-        AND coalesce(substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) = %s::text, true)
+        AND coalesce(
+%% part_line
+        = %s::text, true)
 ),
 stored AS (
 %% part_plain_row

@@ -2,5 +2,6 @@
 -- number for a job, as most of them store one; last, what its fate is asked by.
 SELECT
     EXISTS (SELECT 1 FROM fairlane.rule WHERE guarded = 1), value, nextval('fairlane.job_seq'),
-    pg_current_xact_id()::text, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+    pg_current_xact_id()::text,
+%% part_line
 FROM fairlane.counter WHERE name = 'enqueued_at_ms'

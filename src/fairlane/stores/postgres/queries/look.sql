@@ -1,6 +1,7 @@
--- What may be due: whether running jobs may be asked to give way (see preempt_probe), when the first operation is, when the first schedule is (null: none), whether a lease has run out,
--- whether a worker that is on record or runs jobs gives no sign of life, and the last row of the log; null when something
--- stands in the inbox that it does not contain, or a claim has to look at timers or leases; last, the first timer.
+-- What may be due: whether running jobs may be asked to give way (see preempt_probe), when the first operation is, when
+-- the first schedule is (null: none), whether a lease has run out, whether a worker that is on record or runs jobs gives
+-- no sign of life, and the last row of the log; null when something stands in the inbox that it does not contain, or a
+-- claim has to look at timers or leases; last, the first timer.
 -- :now_ms the instant, :most_s for how many seconds a sign of life holds.
 WITH probe (last, lapse_ms, timer_ms, snap, lease_floor, of_another) AS MATERIALIZED (
 %% probe

@@ -10,7 +10,7 @@ SELECT
     ),
     NOT EXISTS (SELECT 1 FROM fairlane.awake), counter.value,
     current_setting('transaction_read_only')::boolean, pg_current_xact_id()::text,
-    substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+%% part_line
 FROM fairlane.counter CROSS JOIN (
     %% probe
 ) AS probe (last, lapse_ms, timer_ms, snap, lease_floor, of_another)
