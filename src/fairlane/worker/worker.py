@@ -9,6 +9,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final, Self
 from uuid import uuid4
 
@@ -222,10 +223,6 @@ class Worker:
         return start is not None and not start.ended.is_set() and start.dispatcher.healthy
 
 
-def _nothing() -> None:
-    pass
-
-
 class _Start:
     """One life of a worker, from a start to its end.
 
@@ -274,28 +271,21 @@ class _Start:
             rng=rng,
             until_idle=until_idle,
         )
-        self._presence: Presence | None = None
-        self._stop_listening: Callable[[], None] = _nothing
         self._thread = threading.Thread(target=self._run, name="fairlane-dispatcher", daemon=True)
-        try:
-            self._presence = owner.store.presence(self.worker)
+        with ExitStack() as began:  # the system may give no more threads: then all of it ends again
+            began.callback(self._maintenance.discard, TIDY_S)
+            self._presence: Presence = owner.store.presence(self.worker)
+            began.callback(self._presence.close)
             self._register(registry)
             self._stop_listening = owner.listen(self.dispatcher.heard)
+            began.callback(self._stop_listening)
+            began.callback(self.hands.watch.stop)
             self.hands.watch.start()
+            began.callback(self._heartbeat.stop, TIDY_S)
             self._heartbeat.start()
             self._maintenance.start()
             self._thread.start()
-        except BaseException:  # the system may give no more threads
-            self._end_what_began()
-            raise
-
-    def _end_what_began(self) -> None:
-        self._stop_listening()
-        self.hands.watch.stop()
-        self._maintenance.discard(TIDY_S)
-        self._heartbeat.stop(TIDY_S)
-        if self._presence is not None:
-            self._presence.close()
+            began.pop_all()
 
     def _register(self, registry: Registry) -> None:
         tell_tasks(self._owner, registry)
@@ -339,8 +329,7 @@ class _Start:
         self._maintenance.stop(left_s())
         self._heartbeat.stop(left_s())
         self.abandoned = self.hands.close(left_s())
-        if self._presence is not None:
-            self._presence.close()
+        self._presence.close()
         log.info("worker_stopped worker=%s abandoned=%d", self.worker, self.abandoned)
         self.ended.set()
         for told in self._on_end:
