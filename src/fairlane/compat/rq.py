@@ -11,6 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final, NoReturn, cast
 
 import msgspec
@@ -33,25 +34,30 @@ _RETRY: Final = common.Delays(max_attempts=MAX_RUNS, on=(), base=0.0, jitter=0.0
 """Only what the job's own ``Retry`` lets be tried again is; see :func:`_task_of`."""
 
 
-def _signature_of(fn: Callable[..., Any], name: str) -> Signature | None:
+@cache
+def _signature_of(fn: Callable[..., Any]) -> Signature | None:
     """Return what a function takes; None of one that takes arguments by position only, or does not say."""
     try:
-        return Signature(fn, name)
+        return Signature(fn, _name_of(fn))
     except (ConfigError, ValueError):  # RQ runs these too: their arguments stay plain JSON
         return None
 
 
-def _task_of(app: Fairlane, fn: Callable[..., Any], timeout: float | None) -> Any:  # Any: a task of any result
-    """Make a function the task of its dotted name, once, and return the task."""
+def _name_of(fn: Callable[..., Any]) -> str:
+    return f"{fn.__module__}.{fn.__qualname__}"
+
+
+def _task_of(app: Fairlane, fn: Callable[..., Any], timeout: float | None) -> str:
+    """Make a function the task of its dotted name, once, and return the name."""
     if fn.__module__ == "__main__":
         raise ConfigError("functions of the program itself have another name in a worker: put them into a module")
-    name = f"{fn.__module__}.{fn.__qualname__}"
+    name = _name_of(fn)
     held = app.registry.get(name)
     if held is not None:
         if timeout is not None and held.timeout_ms != round(timeout * 1000):
             raise ConfigError(f"{name} has a longest run already, {(held.timeout_ms or 0) / 1000:g} s; it has one only")
-        return held
-    takes = _signature_of(fn, name)
+        return name
+    takes = _signature_of(fn)
 
     def call(ctx: Context, args: list[Any], kwargs: dict[str, Any], retry: Retry | None = None) -> Any:
         try:
@@ -68,8 +74,8 @@ def _task_of(app: Fairlane, fn: Callable[..., Any], timeout: float | None) -> An
                 common.again(error, delay)
             raise
 
-    cast("Any", call).takes = takes
-    return app.task(name=name, retry=_RETRY, timeout=_TIMEOUT_S if timeout is None else timeout)(call)
+    app.task(name=name, retry=_RETRY, timeout=_TIMEOUT_S if timeout is None else timeout)(call)
+    return name
 
 
 class Queue:
@@ -128,13 +134,13 @@ class Queue:
             plan["expires_in"] = seconds(ours["ttl"])
         if ours.get("depends_on"):
             plan |= behind(ours["depends_on"])
-        task = _task_of(self.fairlane, fn, self.timeout)
-        if (takes := getattr(task.fn, "takes", None)) is not None:
+        name = _task_of(self.fairlane, fn, self.timeout)
+        if (takes := _signature_of(fn)) is not None:
             takes.bind(tuple(args), given)  # refuses what does not fit
         stored: dict[str, Any] = {"args": list(args), "kwargs": given}
         if ours.get("retry") is not None:
             stored["retry"] = msgspec.to_builtins(ours["retry"])
-        return Job(self.fairlane.enqueue(task.name, stored, **plan), self.fairlane)
+        return Job(self.fairlane.enqueue(name, stored, **plan), self.fairlane)
 
 
 class Worker:
