@@ -865,7 +865,8 @@ def test_what_a_job_says_is_one_line_of_the_log(rig: Rig, caplog: pytest.LogCapt
 # ---------------------------------------------------------------- an event loop that is blocked
 
 
-def test_a_blocked_event_loop_hoards_nothing(rig: Rig):
+def blocked_loop(rig: Rig, **options: Any) -> threading.Event:
+    """Start a worker whose event loop a coroutine blocks until the event that is returned is set."""
     blocked, go = threading.Event(), threading.Event()
 
     @rig.task
@@ -876,13 +877,17 @@ def test_a_blocked_event_loop_hoards_nothing(rig: Rig):
     @rig.task
     async def behind() -> None: ...
 
+    rig.enqueue("block")
+    rig.worker(**options).start()
+    assert blocked.wait(LONG_S)
+    return go
+
+
+def test_a_blocked_event_loop_hoards_nothing(rig: Rig):
     @rig.task
     def beside() -> None: ...
 
-    rig.enqueue("block")
-    worker = rig.worker(concurrency=8)
-    worker.start()
-    assert blocked.wait(LONG_S)
+    go = blocked_loop(rig, concurrency=8)
     stuck = [rig.enqueue("behind") for _ in range(3)]
     sync = [rig.enqueue("beside") for _ in range(3)]
     rig.until(lambda: all(rig.get(job).state == DONE for job in sync))
@@ -893,19 +898,7 @@ def test_a_blocked_event_loop_hoards_nothing(rig: Rig):
 
 
 def test_what_a_blocked_event_loop_gave_back_is_not_claimed_again_before_the_loop_goes_on(rig: Rig):
-    blocked, go = threading.Event(), threading.Event()
-
-    @rig.task
-    async def block() -> None:
-        blocked.set()
-        go.wait(LONG_S)
-
-    @rig.task
-    async def behind() -> None: ...
-
-    rig.enqueue("block")
-    rig.worker().start()
-    assert blocked.wait(LONG_S)
+    go = blocked_loop(rig)
     stuck = rig.enqueue("behind")
     rig.until(lambda: rig.get(stuck).fence == 1, "its claim")
     rig.until_state(stuck, State.AVAILABLE)
