@@ -1,4 +1,3 @@
--- The workers that gave a sign of life lately: as of when the transaction began, or just before. What it reads may be older
--- than the clock by now, when it has waited for a lock or stood still, and then all would seem gone.
--- :most_s for how many seconds one holds.
-SELECT worker FROM fairlane.life WHERE seen_at > now() - make_interval(secs => %(most_s)s)
+-- The workers that gave a sign of life lately. :most_s for how many seconds one holds.
+SELECT worker FROM fairlane.life WHERE
+%% part_alive

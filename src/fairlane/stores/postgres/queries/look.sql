@@ -21,7 +21,8 @@ SELECT
         ) AS one
         WHERE NOT EXISTS (
             SELECT 1 FROM fairlane.life
-            WHERE life.worker = one.id AND seen_at > clock_timestamp() - make_interval(secs => %(most_s)s)
+            WHERE life.worker = one.id AND
+%% part_alive
         )
     ),
     CASE
