@@ -46,6 +46,13 @@ def grow(server: Server, number_: int) -> None:
         pass
 
 
+def far_ahead(old: Server, young: Server) -> str:
+    """Return the URL of a new database of the old server, whose numbers are far ahead of the young one's."""
+    url = old.database()
+    grow(old, number(young) + 2_000)
+    return url
+
+
 def loaded(url: str, young: Server, folder: Path) -> str:
     """Return the URL of a copy on another server."""
     file = folder / "dump.sql"
@@ -63,9 +70,7 @@ def servers() -> Iterator[tuple[Server, Server]]:
 
 def test_a_dump_loaded_into_a_younger_server_goes_on(servers: tuple[Server, Server], tmp_path: Path):
     old, young = servers
-    clock = ManualClock()
-    url = old.database()
-    grow(old, number(young) + 2_000)
+    clock, url = ManualClock(), far_ahead(old, young)
     store = open_postgres(url, clock=clock)
     done = [put(store, clock, "a", light=True) for _ in range(3)]
     assert run(store, clock, 3) == done
@@ -80,9 +85,7 @@ def test_a_dump_loaded_into_a_younger_server_goes_on(servers: tuple[Server, Serv
 def test_a_dump_of_a_store_where_nobody_has_claimed(servers: tuple[Server, Server], tmp_path: Path):
     """Its log is empty: the inbox alone tells where it comes from."""
     old, young = servers
-    clock = ManualClock()
-    url = old.database()
-    grow(old, number(young) + 2_000)
+    clock, url = ManualClock(), far_ahead(old, young)
     store = open_postgres(url, clock=clock)
     waiting = [put(store, clock, tenant, light=True) for tenant in "abab"]
     store.close()
@@ -107,9 +110,7 @@ def test_a_dump_whose_log_is_older_than_the_server_and_whose_inbox_is_younger(
 def test_a_fence_that_was_given_after_the_dump_does_not_come_again(servers: tuple[Server, Server], tmp_path: Path):
     """A worker over HTTP may still hold it when the other server has taken the place of this one."""
     old, young = servers
-    clock = ManualClock()
-    url = old.database()
-    grow(old, number(young) + 2_000)
+    clock, url = ManualClock(), far_ahead(old, young)
     stores = [open_postgres(url, clock=clock)]
     put(stores[0], clock, "a", light=True)
     stores.append(open_postgres(loaded(url, young, tmp_path), clock=clock))
