@@ -23,10 +23,10 @@ def span(ms: float | None) -> str:
         return NONE
     if ms < 100:  # noqa: PLR2004  where tenths of a second begin to tell less
         return "0 s" if ms < 1 else f"{ms:.0f} ms"
-    if ms < _UNITS[-1][0]:
+    whole = round(ms / 1000) * 1000
+    if whole < _UNITS[-1][0]:  # 59.5 s are told as a minute
         seconds = ms / 1000
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"  # noqa: PLR2004  else it would say 10.0
-    whole = round(ms / 1000) * 1000
     for (unit, name), (lower, lower_name) in zip(_UNITS, (*_UNITS[1:], (1_000, "s")), strict=True):
         if whole >= unit:
             rest = whole % unit // lower
